@@ -1,0 +1,74 @@
+"""The `txlbench` command: finds a verb, loads its file, and turns errors into exit statuses."""
+
+import importlib
+import sys
+from collections.abc import Mapping
+
+import click
+
+from txlbench.errors import ExitStatus, UserError
+from txlbench.registry import suggestion
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "ablate": ("txlbench.cli.ablate:ablate", "Train and measure every row of an experiment file."),
+    "data": ("txlbench.cli.data:data", "List, prepare, show and export corpora."),
+    "figures": ("txlbench.cli.figures:figures", "Rebuild tables and figures without training."),
+    "status": ("txlbench.cli.status:status", "Show every run with its state and progress."),
+    "sync": ("txlbench.cli.sync:sync", "Deliver results to MLflow, or rebuild its store."),
+}
+"""Verb -> (where it lives, what it does). Only the verb that is called is imported."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when called, so that --help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"no command '{args[0]}'; {suggestion(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="txlbench")
+def cli() -> None:
+    """How much context does a language model use, and which design gave it that?
+
+    Reproduces the ablations and the RECL metric of the Transformer-XL paper on any text.
+    """
+
+
+def main() -> None:
+    """Entry point: runs `cli`, prints errors as one line and exits with the status they mean."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except UserError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(ExitStatus.USAGE)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitStatus.USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(ExitStatus.INTERRUPTED)
+    sys.exit(status if isinstance(status, int) else ExitStatus.DONE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Which run a configuration is: a readable slug and a hash of what decides the weights."""
+
+import hashlib
+import json
+from typing import Any
+
+from txlbench.config.schema import RunConfig, Section
+
+
+def _hashed_fields(section: Section) -> dict[str, Any]:
+    """The fields of `section` that decide what is trained, as plain data."""
+    fields = section.model_dump(mode="json")
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in section.UNHASHED
+        and not (name in section.ADDED and section.ADDED[name] == value)
+    }
+
+
+def fingerprint(value: Any, length: int = 8) -> str:
+    """The first `length` hexadecimal digits of the SHA-256 of `value` as canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def run_id(config: RunConfig) -> str:
+    """`<encoding>-<rec|norec>-<loss>-s<seed>-<hash>`, the name of the run's directory.
+
+    The hash covers corpus name, level and split rule, model, training and seed as resolved. It
+    does not cover evaluation, paths, device, workers or logging: same identity, same run.
+    """
+    corpus = {
+        **_hashed_fields(config.corpus),
+        "level": config.corpus.resolved_level,
+        "split_rule": config.corpus.split_rule,
+    }
+    digest = fingerprint(
+        {
+            "corpus": corpus,
+            "model": _hashed_fields(config.model),
+            "train": _hashed_fields(config.train),
+            "seed": config.seed,
+        }
+    )
+    recurrence = "rec" if config.train.recurrence else "norec"
+    return f"{config.model.encoding}-{recurrence}-{config.train.loss}-s{config.seed}-{digest}"

@@ -1,0 +1,173 @@
+"""Experiment files: YAML with line numbers, and errors that name file, line, key and remedy."""
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from txlbench.errors import UserError
+from txlbench.registry import suggestion
+
+Keys = tuple[str | int, ...]
+T = TypeVar("T", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data only, with floats as people write them: YAML 1.1 reads 1e-3 as a string."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"),
+    list("-+0123456789"),
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Parsed YAML and where each key stands.
+
+    Attributes:
+        source: the file's name, for messages.
+        value: mappings, lists and scalars.
+        lines: line number of each key path, from 1.
+    """
+
+    source: str
+    value: Any
+    lines: dict[Keys, int] = field(default_factory=dict)
+
+    def where(self, keys: Keys = ()) -> str:
+        """`file:line` of the longest known part of `keys`."""
+        for end in range(len(keys), -1, -1):
+            if keys[:end] in self.lines:
+                return f"{self.source}:{self.lines[keys[:end]]}"
+        return self.source
+
+    def error(self, keys: Keys, problem: str, remedy: str = "") -> UserError:
+        """A UserError that points at `keys`."""
+        name = ".".join(map(str, keys))
+        return UserError(f"{self.where(keys)}: {name + ': ' if name else ''}{problem}", remedy)
+
+
+def _record_lines(node: yaml.Node, keys: Keys, document: Document) -> None:
+    """Notes the line of every key below `node`; a key given twice is refused."""
+    document.lines.setdefault(keys, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            below = (*keys, key)
+            document.lines[below] = key_node.start_mark.line + 1
+            if key in seen:
+                raise document.error(below, "given twice", "keep one of them")
+            seen.add(key)
+            _record_lines(value_node, below, document)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _record_lines(item, (*keys, index), document)
+
+
+def parse_yaml(text: str, source: str) -> Document:
+    """Parses one YAML document of plain data; aliases and tags are refused.
+
+    Raises:
+        UserError: with file and line, if the text is not such a document.
+    """
+    try:
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+            raise UserError(f"{source}: YAML aliases are not allowed", "write the value out")
+        node = yaml.compose(text, Loader=_Loader)
+        document = Document(source, yaml.load(text, Loader=_Loader))
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UserError(f"{source}{line}: not YAML: {error.problem}", "mend the syntax") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{source}: not YAML: {reason}", "mend the syntax") from error
+    if node is not None:
+        _record_lines(node, (), document)
+    return document
+
+
+def read_yaml(path: Path) -> Document:
+    """Parses the YAML file at `path`; UserError if it is missing, unreadable or not UTF-8."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file", "give the path of an experiment file") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text ({error.reason})", "save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", "give a readable experiment file") from error
+    return parse_yaml(text, str(path))
+
+
+def set_dotted(target: dict[str, Any], dotted: str, value: Any) -> None:
+    """Sets `a.b.c` in nested mappings, making those that are missing.
+
+    Raises:
+        UserError: if a part on the way is not a mapping.
+    """
+    *parents, last = dotted.split(".")
+    for index, name in enumerate(parents):
+        if name == "corpus" and isinstance(target.get(name), str):
+            target[name] = {"name": target[name]}
+        below = target.setdefault(name, {})
+        if not isinstance(below, dict):
+            above = ".".join(parents[: index + 1])
+            raise UserError(f"{dotted}: {above} is {below!r}, not a section", f"drop .{last}")
+        target = below
+    target[last] = value
+
+
+def _describe(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
+    """Problem and remedy of one validation error, in one line."""
+    found, context = error["input"], error.get("ctx", {})
+    if error["type"] == "extra_forbidden":
+        fields = _fields_at(model, error["loc"][:-1])
+        return "unknown key", suggestion(str(error["loc"][-1]), fields)
+    if error["type"] == "missing":
+        return "missing", "add it"
+    if error["type"] == "value_error":
+        return str(context["error"]), ""
+    if error["type"] == "model_type":
+        return f"{found!r} is not a section", "write keys below it"
+    if isinstance(found, float) and not math.isfinite(found):
+        return f"{found!r} found", "give a finite number"
+    return f"{found!r} found", error["msg"][0].lower() + error["msg"][1:]
+
+
+def _fields_at(model: type[BaseModel], keys: Keys) -> list[str]:
+    """The names allowed in the section that `keys` lead to."""
+    for key in keys:
+        declared = model.model_fields.get(str(key))
+        if declared is None:
+            break
+        annotation = declared.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return list(model.model_fields)
+
+
+def validate(model: type[T], value: Any, document: Document, context: str = "") -> T:
+    """Validates `value`; the first error is raised with its place in `document`.
+
+    Args:
+        context: names the row for errors that come from its settings, e.g. " (row 'Shaw')".
+
+    Raises:
+        UserError: file, line, key, value found and what is allowed, in one line.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as errors:
+        error = errors.errors()[0]
+        problem, remedy = _describe(error, model)
+        more = f" (and {errors.error_count() - 1} more)" if errors.error_count() > 1 else ""
+        raise document.error(error["loc"], problem + context + more, remedy) from None

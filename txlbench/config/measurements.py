@@ -1,0 +1,140 @@
+"""What is measured on a trained model: regimes, attention lengths, and their names.
+
+Evaluation computes a `Measurement`, reporting looks its record up by `key`; both take the list
+from here, so that they cannot disagree on how a number was obtained.
+"""
+
+from typing import Literal
+
+from txlbench.config.identity import fingerprint
+from txlbench.config.schema import RunConfig, Section, Split
+
+
+class Measurement(Section):
+    """One pass over a split that gives a mean loss; every field is part of how it was obtained.
+
+    Attributes:
+        regime: streaming (segments with memory) or windows (each starts without memory).
+        tgt_len: tokens a segment or window.
+        stride: tokens by which segments or windows move on; a window scores its last `stride`
+            positions, the first one all.
+        mem_len: cached states each layer attends to; 0 for windows.
+        same_length: every query sees exactly mem_len keys, itself included.
+        attention_length: the length swept, None in the training regime.
+        clamp_len: distances beyond it count as clamp_len.
+        batch_size: streams, and in windows the windows, evaluated at once.
+        tokens: targets scored, in batch_size blocks spread evenly over the split, each after a
+            lead-in of mem_len tokens; None for all targets, each stream starting cold.
+        exact: streams are warmed by all tokens that can reach their first target, so that the
+            number does not depend on batch_size.
+    """
+
+    regime: Literal["streaming", "windows"]
+    split: Split
+    tgt_len: int
+    stride: int
+    mem_len: int = 0
+    same_length: bool = False
+    attention_length: int | None = None
+    clamp_len: int | None = None
+    batch_size: int = 10
+    tokens: int | None = None
+    exact: bool = False
+
+    @property
+    def key(self) -> str:
+        """A file name: readable, and distinct for distinct measurements."""
+        length = f"a{self.attention_length}" if self.attention_length else f"t{self.tgt_len}"
+        return f"{self.split}-{self.regime}-{length}-{fingerprint(self.model_dump(mode='json'))}"
+
+
+def training_regime(config: RunConfig, split: Split) -> Measurement:
+    """PPL init: segment and memory as trained; without recurrence windows as trained."""
+    train, evaluate = config.train, config.evaluate
+    return Measurement(
+        regime="streaming" if train.recurrence else "windows",
+        split=split,
+        tgt_len=train.tgt_len,
+        stride=train.tgt_len if train.recurrence else train.stride,
+        mem_len=train.memory,
+        same_length=config.model.same_length,
+        clamp_len=config.model.clamp_len,
+        batch_size=evaluate.batch_size,
+        tokens=evaluate.tokens,
+    )
+
+
+def by_position(config: RunConfig, split: Split) -> Measurement:
+    """Segments laid end to end as a model meets them, so that each position is scored."""
+    return training_regime(config, split).model_copy(update={"stride": config.train.tgt_len})
+
+
+def at_attention_length(config: RunConfig, split: Split, length: int) -> Measurement:
+    """Every query sees `length` keys, itself included.
+
+    With recurrence exactly so (the official `--mem_len A --same_length`); without, the last
+    `stride` positions of windows of that length, the first window all.
+    """
+    train, evaluate = config.train, config.evaluate
+    clamp = config.model.clamp_len if evaluate.clamp_len is None else evaluate.clamp_len
+    if train.recurrence:
+        tgt_len = evaluate.tgt_len or train.tgt_len
+        return Measurement(
+            regime="streaming",
+            split=split,
+            tgt_len=tgt_len,
+            stride=tgt_len,
+            mem_len=length,
+            same_length=True,
+            attention_length=length,
+            clamp_len=clamp,
+            batch_size=evaluate.batch_size,
+            tokens=evaluate.tokens,
+        )
+    return Measurement(
+        regime="windows",
+        split=split,
+        tgt_len=length,
+        stride=min(length, evaluate.stride or max(1, length // 4)),
+        attention_length=length,
+        clamp_len=clamp,
+        batch_size=evaluate.batch_size,
+        tokens=evaluate.tokens,
+    )
+
+
+def longest_window(config: RunConfig) -> int | None:
+    """The longest attention length the model has positions for; None for no limit."""
+    if config.model.encoding == "al-rfou" and not config.train.recurrence:
+        assert config.model.max_distance is not None
+        return config.model.max_distance + 1
+    return None
+
+
+def attention_lengths(config: RunConfig) -> tuple[int, ...]:
+    """The lengths swept: those asked for, or the one trained with; none the model cannot do."""
+    as_trained = config.train.memory if config.train.recurrence else config.train.tgt_len
+    asked = config.evaluate.attention_lengths or (config.evaluate.mem_len or as_trained,)
+    limit = longest_window(config)
+    if limit is None:
+        return asked
+    return tuple(length for length in asked if length <= limit) or (limit,)
+
+
+def skipped_lengths(config: RunConfig) -> tuple[int, ...]:
+    """The lengths asked for that this model has no positions for."""
+    done = attention_lengths(config)
+    return tuple(length for length in config.evaluate.attention_lengths if length not in done)
+
+
+def all_measurements(config: RunConfig) -> list[Measurement]:
+    """Everything a run's results need, each once: regime, sweep and positions."""
+    split = config.evaluate.split
+    splits: list[Split] = ["valid"] if split == "valid" else ["valid", split]
+    wanted = [training_regime(config, split), by_position(config, split)]
+    wanted += [
+        at_attention_length(config, each, length)
+        for each in splits
+        for length in attention_lengths(config)
+    ]
+    return list({measurement.key: measurement for measurement in wanted}.values())

@@ -1,0 +1,80 @@
+"""Files that are whole or absent: atomic writes, JSON with stable bytes, JSON lines."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from txlbench.errors import UserError
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Calls `write` with a file beside `path`, flushes it to disk and renames it over `path`.
+
+    A reader sees the old content or the new one, never a part; a failure leaves the old one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` as UTF-8 with LF line ends, atomically."""
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, atomically; NaN and infinity are refused (ValueError)."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in `path`; UserError naming the file if it is not JSON."""
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path}: not a JSON file ({error})", "delete it or restore it from a copy"
+        ) from error
+
+
+def append_json_line(path: Path, value: Any) -> None:
+    """Appends one line of JSON in a single write, so that lines of a killed process stay whole."""
+    line = json.dumps(value, allow_nan=False) + "\n"
+    with path.open("ab", buffering=0) as file:
+        file.write(line.encode())
+
+
+def read_json_lines(path: Path, offset: int = 0) -> Iterator[tuple[Any, int]]:
+    """Yields (value, byte offset after it) for every whole line from `offset` on.
+
+    A last line without its newline is still being written and is left for the next call; a
+    missing file has no lines.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            offset += len(line)
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                raise UserError(
+                    f"{path}: byte {offset - len(line)}: not a line of JSON", "restore the file"
+                ) from error
+            yield value, offset

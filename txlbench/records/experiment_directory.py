@@ -1,0 +1,61 @@
+"""An experiment's directory: the effective experiment file, its runs, tables and figures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from txlbench.config.expansion import Experiment, load_experiment
+from txlbench.files import write_text
+from txlbench.records.run_directory import RunDirectory
+
+RESULTS = Path("results")
+"""Where experiments go without --out, relative to the working directory."""
+
+
+@dataclass(frozen=True)
+class ExperimentDirectory:
+    """Paths of one experiment's results."""
+
+    path: Path
+
+    @property
+    def spec_file(self) -> Path:
+        return self.path / "spec.yaml"
+
+    @property
+    def runs_directory(self) -> Path:
+        return self.path / "runs"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures"
+
+    def table(self, suffix: str) -> Path:
+        """The result table in one format: csv, md or tex."""
+        return self.path / f"table.{suffix}"
+
+    def run(self, run_id: str) -> RunDirectory:
+        return RunDirectory(self.runs_directory / run_id)
+
+    def runs(self) -> list[RunDirectory]:
+        """Every run on disk, stale ones left out, in order of id."""
+        if not self.runs_directory.is_dir():
+            return []
+        paths = sorted(path for path in self.runs_directory.iterdir() if path.is_dir())
+        return [RunDirectory(path) for path in paths if ".stale-" not in path.name]
+
+    def write_spec(self, experiment: Experiment) -> None:
+        """Keeps the experiment file as it took effect, command-line settings included."""
+        write_text(self.spec_file, yaml.safe_dump(dict(experiment.raw), sort_keys=False))
+
+    def read_spec(self) -> Experiment:
+        return load_experiment(self.spec_file)
+
+
+def find_experiments(results: Path) -> Iterator[ExperimentDirectory]:
+    """The experiments directly under `results`, in order of name."""
+    for path in sorted(results.iterdir()) if results.is_dir() else ():
+        if (path / "spec.yaml").is_file():
+            yield ExperimentDirectory(path)

@@ -1,0 +1,155 @@
+"""A run's directory: what each file is called, and how it is read and written.
+
+The directory is the truth about a run. `metrics.jsonl` holds reproducible values only; what
+depends on the machine and the hour is in `timings.jsonl`, `facts.json` and `status.json`.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from txlbench.config.loading import read_yaml, validate
+from txlbench.config.measurements import Measurement
+from txlbench.config.schema import RunConfig
+from txlbench.errors import UserError
+from txlbench.files import append_json_line, read_json, read_json_lines, write_json, write_text
+from txlbench.records.states import RunState
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Paths, reading and writing of one run."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def timings_file(self) -> Path:
+        return self.path / "timings.jsonl"
+
+    @property
+    def log_file(self) -> Path:
+        return self.path / "log.txt"
+
+    @property
+    def error_file(self) -> Path:
+        return self.path / "error.txt"
+
+    # Configuration and facts
+
+    def write_config(self, config: RunConfig, paper: Mapping[str, Any], label: str) -> None:
+        """Writes `config.yaml`: the resolved configuration, its label and the paper's numbers."""
+        content = {"label": label, "paper": dict(paper), **config.model_dump(mode="json")}
+        write_text(self.path / "config.yaml", yaml.safe_dump(content, sort_keys=False))
+
+    def read_config(self) -> RunConfig:
+        """The resolved configuration; UserError naming file and key if it is not one."""
+        document = read_yaml(self.path / "config.yaml")
+        if not isinstance(document.value, dict):
+            raise document.error((), "not a run's configuration", "restore the file")
+        content = {k: v for k, v in document.value.items() if k not in ("label", "paper")}
+        return validate(RunConfig, content, document)
+
+    def write_facts(self, facts: Mapping[str, Any]) -> None:
+        write_json(self.path / "facts.json", dict(facts))
+
+    def read_facts(self) -> dict[str, Any]:
+        return self._read_object("facts.json")
+
+    # State
+
+    def read_status(self) -> dict[str, Any]:
+        """`status.json` as a mapping: state, attempts, times, error; empty if never started."""
+        return self._read_object("status.json")
+
+    @property
+    def state(self) -> RunState:
+        """The recorded state."""
+        name = self.read_status().get("state", RunState.QUEUED)
+        try:
+            return RunState(name)
+        except ValueError as error:
+            raise UserError(
+                f"{self.path / 'status.json'}: state: {name!r} found", f"one of {list(RunState)}"
+            ) from error
+
+    def start(self) -> None:
+        """Marks the run as running in this process and counts the attempt."""
+        attempts = self.read_status().get("attempts", 0)
+        self.error_file.unlink(missing_ok=True)
+        status = {"state": RunState.RUNNING, "attempts": attempts + 1, "started": time.time()}
+        write_json(
+            self.path / "status.json", {**status, "pid": os.getpid(), "host": socket.gethostname()}
+        )
+
+    def set_state(self, state: RunState, error: Mapping[str, Any] | None = None) -> None:
+        """Records the state, with the error that led to it: type, message and place."""
+        status = {**self.read_status(), "state": state, "updated": time.time()}
+        status.pop("error", None)
+        if error is not None:
+            status["error"] = dict(error)
+        write_json(self.path / "status.json", status)
+
+    # Progress
+
+    def append_metrics(self, values: Mapping[str, Any]) -> None:
+        append_json_line(self.metrics_file, dict(values))
+
+    def append_timings(self, values: Mapping[str, Any]) -> None:
+        append_json_line(self.timings_file, dict(values))
+
+    def read_metrics(self) -> Iterator[dict[str, Any]]:
+        """The lines of `metrics.jsonl`, training and validation in order of step."""
+        return (value for value, _ in read_json_lines(self.metrics_file))
+
+    def read_timings(self) -> Iterator[dict[str, Any]]:
+        return (value for value, _ in read_json_lines(self.timings_file))
+
+    # Results
+
+    def write_evaluation(self, measurement: Measurement, record: Mapping[str, Any]) -> None:
+        """Stores what `measurement` gave, with the measurement itself, under its key."""
+        content = {"measurement": measurement.model_dump(mode="json"), **record}
+        write_json(self.evaluations / f"{measurement.key}.json", content)
+
+    def read_evaluation(self, measurement: Measurement) -> dict[str, Any] | None:
+        """The stored record of `measurement`, None if it has not been made."""
+        path = self.evaluations / f"{measurement.key}.json"
+        return read_json(path) if path.exists() else None
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        write_json(self.path / "summary.json", dict(summary))
+
+    def read_summary(self) -> dict[str, Any]:
+        """Final numbers, each with how it was obtained; empty until the run is trained."""
+        return self._read_object("summary.json")
+
+    def _read_object(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        if not path.exists():
+            return {}
+        value = read_json(path)
+        if not isinstance(value, dict):
+            raise UserError(f"{path}: not a JSON object", "delete it or restore it from a copy")
+        return value
