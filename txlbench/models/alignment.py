@@ -1,0 +1,60 @@
+"""Which query meets which key: the last T queries line up with the last T keys.
+
+With S keys and T queries, query i stands at key S - T + i, so its distance to key j is
+S - T + i - j: zero for itself, negative for the future. This file is the only place that knows.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+def distances_S(keys: int, clamp_len: int | None, device: torch.device | None = None) -> Tensor:
+    """Every distance a query can have to a key, the largest first: S-1, ..., 1, 0.
+
+    Args:
+        clamp_len: larger distances are replaced by it.
+    """
+    distances = torch.arange(keys - 1, -1, -1, device=device)
+    return distances if clamp_len is None else distances.clamp(max=clamp_len)
+
+
+def blocked_TS(
+    queries: int, keys: int, attention_length: int | None, device: torch.device | None = None
+) -> Tensor:
+    """True where a query must not see a key: the future, and what is too far.
+
+    Args:
+        attention_length: number of keys a query sees, itself included; None for all.
+    """
+    query = torch.arange(keys - queries, keys, device=device)[:, None]
+    distance = query - torch.arange(keys, device=device)[None, :]
+    blocked = distance < 0
+    return blocked if attention_length is None else blocked | (distance >= attention_length)
+
+
+def pad_distances(table: Tensor) -> Tensor:
+    """Puts a row of zeros before a table [S, ...] of distances, as `relative_shift` needs it."""
+    return pad(table, (0, 0) * (table.dim() - 1) + (1, 0))
+
+
+def relative_shift(by_distance: Tensor) -> Tensor:
+    """From scores by distance to scores by key, as a view (Dai et al. 2019, Appendix B).
+
+    Row i of the input holds one unused column and then query i's scores at the distances
+    S-1, ..., 0. Query i meets key j at distance S - T + i - j, so its row must move left by
+    T - 1 - i. Read flat, the element wanted at (i, j) lies at T + i * S + j, so skipping T
+    elements and reading rows of S does it. For T = S = 3, distances 2, 1, 0 and unused x::
+
+        x 2 1 0      0 x 2        row 0: key 0 at distance 0, keys 1 and 2 are the future
+        x 2 1 0  ->  1 0 x
+        x 2 1 0      2 1 0
+
+    Args:
+        by_distance: [..., T, S + 1], contiguous.
+
+    Returns:
+        [..., T, S]; entries in the future are meaningless and must be masked.
+    """
+    queries, keys = by_distance.shape[-2], by_distance.shape[-1] - 1
+    return by_distance.flatten(-2)[..., queries:].unflatten(-1, (queries, keys))

@@ -1,0 +1,64 @@
+"""Multi-head attention over memory and segment, scored by the encoding."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from txlbench.config.schema import ModelConfig
+from txlbench.models.dropout import Dropout
+from txlbench.models.positions.encoding import Encoding, Scores
+
+
+class Attention(nn.Module):
+    """Queries from the segment, keys and values from memory and segment.
+
+    Heads come first in every product ([H, B, ...]), so that content scores are one batched
+    product over heads and streams and position scores one over heads, both without a copy.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads, self.size = config.n_head, config.head_size
+        inner = self.heads * self.size
+        self.q_net = nn.Linear(config.d_model, inner, bias=False)
+        self.kv_net = nn.Linear(config.d_model, 2 * inner, bias=False)
+        self.o_net = nn.Linear(inner, config.d_model, bias=False)
+        self.dropatt = Dropout(config.dropatt)
+
+    def forward(
+        self,
+        layer: int,
+        input_BTD: Tensor,
+        context_BSD: Tensor,
+        encoding: Encoding,
+        shared: Any,
+        blocked_TS: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the mixed values [B, T, D] and the attention probabilities [H, B, T, S]."""
+        query_HBTK = self._split(self.q_net(input_BTD))
+        key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
+        scores_HBTS = self._combine(encoding.score(layer, query_HBTK, shared), key_HBSK)
+        scores_HBTS = scores_HBTS.masked_fill_(blocked_TS, float("-inf"))
+        attention_HBTS = self.dropatt(torch.softmax(scores_HBTS, dim=-1))
+        mixed_HBTK = torch.bmm(
+            attention_HBTS.flatten(0, 1).to(value_HBSK.dtype), value_HBSK.flatten(0, 1)
+        ).view(query_HBTK.shape)
+        mixed: Tensor = self.o_net(mixed_HBTK.permute(1, 2, 0, 3).flatten(2))
+        return mixed, attention_HBTS
+
+    def _split(self, projected: Tensor) -> Tensor:
+        """[B, L, H * K] -> [H, B, L, K]."""
+        return projected.unflatten(-1, (self.heads, self.size)).permute(2, 0, 1, 3).contiguous()
+
+    def _combine(self, scores: Scores, key_HBSK: Tensor) -> Tensor:
+        """(query . key + position) / sqrt(d_head) + bias, in one buffer: [H, B, T, S]."""
+        scale = self.size**-0.5
+        query, key = scores.query_HBTK.flatten(0, 1), key_HBSK.flatten(0, 1).transpose(1, 2)
+        if scores.position_HBTS is None:
+            combined = torch.bmm(query * scale, key)
+        else:
+            position = scores.position_HBTS.flatten(0, 1)
+            combined = torch.baddbmm(position, query, key, beta=scale, alpha=scale)
+        combined_HBTS = combined.view(*scores.query_HBTK.shape[:3], -1)
+        return combined_HBTS if scores.bias_HBTS is None else combined_HBTS + scores.bias_HBTS

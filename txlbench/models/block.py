@@ -1,0 +1,66 @@
+"""A transformer layer: attention and feed-forward, each with residual and layer norm."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from txlbench.config.schema import ModelConfig
+from txlbench.models.attention import Attention
+from txlbench.models.dropout import Dropout
+from txlbench.models.positions.encoding import Encoding
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a ReLU between; dropout inside and outside."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.d_model, config.inner_size)
+        self.outer = nn.Linear(config.inner_size, config.d_model)
+        self.dropout_inner = Dropout(config.dropout)
+        self.dropout_outer = Dropout(config.dropout)
+
+    def forward(self, hidden_BTD: Tensor) -> Tensor:
+        inner_BTF = self.dropout_inner(self.inner(hidden_BTD).relu())
+        out: Tensor = self.dropout_outer(self.outer(inner_BTF))
+        return out
+
+
+class Block(nn.Module):
+    """One layer; `pre_lnorm` normalises before each part, keys and values with the queries.
+
+    The official code normalises keys and values but not the queries there (erratum E20).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.pre_lnorm = config.pre_lnorm
+        self.attention = Attention(config)
+        self.attention_norm = nn.LayerNorm(config.d_model)
+        self.attention_dropout = Dropout(config.dropout)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.d_model)
+
+    def forward(
+        self,
+        layer: int,
+        input_BTD: Tensor,
+        context_BSD: Tensor,
+        encoding: Encoding,
+        shared: Any,
+        blocked_TS: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the layer's output [B, T, D] and its attention [H, B, T, S]."""
+        if self.pre_lnorm:
+            normed_BSD = self.attention_norm(context_BSD)
+            queries_BTD = normed_BSD[:, -input_BTD.shape[1] :]
+        else:
+            normed_BSD, queries_BTD = context_BSD, input_BTD
+        mixed_BTD, attention = self.attention(
+            layer, queries_BTD, normed_BSD, encoding, shared, blocked_TS
+        )
+        hidden_BTD = input_BTD + self.attention_dropout(mixed_BTD)
+        if self.pre_lnorm:
+            return hidden_BTD + self.feed_forward(self.feed_forward_norm(hidden_BTD)), attention
+        hidden_BTD = self.attention_norm(hidden_BTD)
+        return self.feed_forward_norm(hidden_BTD + self.feed_forward(hidden_BTD)), attention

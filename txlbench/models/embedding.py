@@ -1,0 +1,59 @@
+"""Token embeddings, adaptive where the vocabulary is cut into clusters (Baevski & Auli 2018)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, linear
+
+from txlbench.config.clusters import Cluster, clusters_of
+from txlbench.config.schema import ModelConfig
+
+
+class Embedding(nn.Module):
+    """One table, or with `div_val` above 1 one narrower table a cluster, then a projection.
+
+    Scaled by sqrt(d_model) as in the official code. The softmax shares the tables, and the
+    projections that `tie_projs` names.
+    """
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.scale = config.d_model**0.5
+        self.clusters: list[Cluster] = clusters_of(config, vocabulary_size)
+        separate = config.div_val > 1
+        tables = self.clusters if separate else [Cluster(0, vocabulary_size, config.embed_size)]
+        self.tables = nn.ParameterList(
+            nn.Parameter(torch.empty(table.size, table.width)) for table in tables
+        )
+        projected = separate or config.embed_size != config.d_model
+        self.projections = nn.ParameterList(
+            nn.Parameter(torch.empty(config.d_model, table.width))
+            for table in (tables if projected else [])
+        )
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """[B, T] token ids -> [B, T, D]."""
+        if len(self.tables) == 1:
+            hidden = embedding(tokens_BT, self.tables[0])
+            if len(self.projections):
+                hidden = linear(hidden, self.projections[0])
+            return hidden * self.scale
+        return self._by_cluster(tokens_BT.flatten()).view(*tokens_BT.shape, -1) * self.scale
+
+    def _by_cluster(self, tokens: Tensor) -> Tensor:
+        rows: Tensor | None = None
+        for cluster, table, projection in zip(
+            self.clusters, self.tables, self.projections, strict=True
+        ):
+            where = ((tokens >= cluster.first) & (tokens < cluster.end)).nonzero().squeeze(1)
+            found = linear(embedding(tokens[where] - cluster.first, table), projection)
+            if rows is None:
+                rows = found.new_zeros(len(tokens), projection.shape[0])
+            rows = rows.index_copy(0, where, found)
+        assert rows is not None
+        return rows
+
+    def weights(self, cluster: Cluster) -> Tensor:
+        """The rows of a cluster's tokens: [size, width]."""
+        if len(self.tables) == 1:
+            return self.tables[0][cluster.first : cluster.end]
+        return self.tables[self.clusters.index(cluster)]

@@ -1,0 +1,16 @@
+"""From a configuration to a model with initial weights."""
+
+from txlbench.config.schema import ModelConfig
+from txlbench.models.initialisation import initialise
+from txlbench.models.transformer import Transformer
+
+
+def build_model(config: ModelConfig, vocabulary_size: int) -> Transformer:
+    """A model in training mode on the CPU; seed first, the weights are drawn here.
+
+    Args:
+        vocabulary_size: V, a fact of the corpus and not of the configuration.
+    """
+    model = Transformer(config, vocabulary_size)
+    initialise(model, config)
+    return model

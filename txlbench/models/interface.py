@@ -1,0 +1,77 @@
+"""What every model offers, so that training, evaluation and RECL know nothing of its kind.
+
+Names of tensors end in their shape. The letters, everywhere in the package:
+
+    B batch (streams)       T queries, the tokens of a segment   M tokens in memory
+    S keys, M + T           H heads       K size of a head       D d_model
+    F d_inner               E d_embed     V vocabulary           N layers
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class View:
+    """How a model looks back; chosen at run time, since none of it touches a weight.
+
+    Attributes:
+        mem_len: states of earlier tokens that are cached, 0 for none.
+        clamp_len: distances beyond it count as clamp_len; None for no limit.
+        same_length: every query sees exactly mem_len keys, itself included, as in the official
+            PyTorch code; needs mem_len of at least 1.
+        stride: tokens by which segments move on; only the first `stride` states of a segment
+            enter memory, the others will be met again. None for all of them.
+    """
+
+    mem_len: int
+    clamp_len: int | None = None
+    same_length: bool = False
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.same_length and self.mem_len < 1:
+            raise ValueError("same_length needs mem_len of at least 1: each query sees itself")
+
+
+class State(Protocol):
+    """What a model remembers between segments; never written to, `forward` returns a new one."""
+
+    @property
+    def view(self) -> View: ...
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The remembered tensors by name, for a checkpoint; each has the batch as dimension 0."""
+
+    def replace(self, tensors: Mapping[str, Tensor]) -> "State":
+        """The same kind of state with other tensors."""
+
+
+class Observer(Protocol):
+    """Receives what a forward pass computes on its way."""
+
+    def __call__(self, layer: int, hidden_BTD: Tensor, attention_HBTS: Tensor | None) -> None: ...
+
+
+class LanguageModel(Protocol):
+    """A model of text as the rest of the suite sees it."""
+
+    def initial_state(self, batch_size: int, view: View) -> State:
+        """An empty memory for `batch_size` streams."""
+
+    def forward(
+        self, tokens_BT: Tensor, state: State, observer: Observer | None = None
+    ) -> tuple[Tensor, State]:
+        """Hidden states [B, T, D] of a segment, and the state for the segment after it.
+
+        The new state carries no gradient; the old one stays as it is.
+        """
+
+    def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
+        """Losses [B, T] in nats, one a target, in token order."""
+
+    def log_probs(self, hidden_BD: Tensor) -> Tensor:
+        """Log-probabilities [B, V] of the next token."""

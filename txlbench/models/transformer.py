@@ -1,0 +1,69 @@
+"""The shared model core: embedding, layers with memory, softmax; any position encoding.
+
+The four models that the paper compares differ in the encoding object and in the view only.
+"""
+
+from torch import Tensor, nn
+
+from txlbench.config.catalogue import ENCODINGS
+from txlbench.config.schema import ModelConfig
+from txlbench.models.alignment import blocked_TS
+from txlbench.models.block import Block
+from txlbench.models.dropout import Dropout
+from txlbench.models.embedding import Embedding
+from txlbench.models.interface import Observer, View
+from txlbench.models.memory import Memory, carried, with_memory
+from txlbench.models.positions.encoding import Encoding
+from txlbench.models.softmax import AdaptiveSoftmax
+
+
+class Transformer(nn.Module):
+    """A causal transformer over segments (paper section 3; interface: `LanguageModel`)."""
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config, vocabulary_size)
+        self.encoding: Encoding = ENCODINGS.load(config.encoding)(config)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+        self.dropout_input = Dropout(config.dropout)
+        self.dropout_output = Dropout(config.dropout)
+        self.softmax = AdaptiveSoftmax(config, self.embedding)
+
+    def initial_state(self, batch_size: int, view: View) -> Memory:
+        """Empty memory: not zeros, which the official TensorFlow code attends to (E18)."""
+        like = self.embedding.tables[0]
+        empty = like.new_empty(batch_size, 0, self.config.d_model)
+        return Memory((empty,) * self.config.n_layer, view)
+
+    def forward(
+        self, tokens_BT: Tensor, state: Memory, observer: Observer | None = None
+    ) -> tuple[Tensor, Memory]:
+        """See `LanguageModel.forward`."""
+        queries, view = tokens_BT.shape[1], state.view
+        like = self.embedding.tables[0]
+        keys = state.layers[0].shape[1] + queries
+        window = view.mem_len if view.same_length else None
+        blocked = blocked_TS(queries, keys, window, tokens_BT.device)
+        shared = self.encoding.prepare(keys, view.clamp_len, like)
+        hidden_BTD = self.dropout_input(self.encoding.add_to_input(self.embedding(tokens_BT)))
+        remembered = []
+        for layer, block in enumerate(self.blocks):
+            hidden_BTD = self.encoding.add_to_layer(layer, hidden_BTD)
+            context_BSD = with_memory(state.layers[layer], hidden_BTD)
+            remembered.append(carried(context_BSD, queries, view))
+            hidden_BTD, attention = block(
+                layer, hidden_BTD, context_BSD, self.encoding, shared, blocked
+            )
+            if observer is not None:
+                observer(layer, hidden_BTD, attention)
+        return self.dropout_output(hidden_BTD), Memory(tuple(remembered), view)
+
+    def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
+        """See `LanguageModel.losses`."""
+        losses = self.softmax.losses(hidden_BTD.flatten(0, 1), targets_BT.flatten())
+        return losses.view(targets_BT.shape)
+
+    def log_probs(self, hidden_BD: Tensor) -> Tensor:
+        """See `LanguageModel.log_probs`."""
+        return self.softmax.log_probs(hidden_BD)
