@@ -22,4 +22,5 @@ class UserError(Exception):
     def __init__(self, problem: str, remedy: str = "") -> None:
         self.problem = problem
         self.remedy = remedy
-        super().__init__(f"{problem}; {remedy}" if remedy else problem)
+        message = f"{problem}; {remedy}" if remedy else problem
+        super().__init__(" ".join(message.splitlines()))

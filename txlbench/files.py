@@ -78,3 +78,15 @@ def read_json_lines(path: Path, offset: int = 0) -> Iterator[tuple[Any, int]]:
                     f"{path}: byte {offset - len(line)}: not a line of JSON", "restore the file"
                 ) from error
             yield value, offset
+
+
+def last_json_line(path: Path) -> Any:
+    """The last whole line of JSON in `path`, read from its end; None if there is none."""
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 65536))
+        whole = file.read().rpartition(b"\n")[0]
+    last = whole.rpartition(b"\n")[2]
+    return json.loads(last) if last else None

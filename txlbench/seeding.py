@@ -51,4 +51,5 @@ def restore(state: dict[str, Any]) -> None:
     if state["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["cuda"])
     bits: Any = state["bits"]
-    bit_source().state = {**bits, "state": {"state": np.array(bits["state"], dtype=np.uint64)}}
+    bits = {**bits, "state": {"state": np.array(bits["state"], dtype=np.uint64)}}
+    bit_source().state = bits

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from txlbench.config.identity import run_id
 from txlbench.config.loading import Document, Keys, parse_yaml, read_yaml, set_dotted, validate
@@ -49,6 +49,12 @@ class ExperimentFile(Section):
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     exclude: tuple[dict[str, Any], ...] = Field((), strict=False)
     rows: tuple[Row, ...] = Field((), strict=False)
+
+    @field_validator("seeds")
+    @classmethod
+    def _once_each(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        """A seed given twice is one run, not a second sample."""
+        return tuple(dict.fromkeys(seeds))
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,8 @@ def expand(document: Document, overrides: Iterable[str] = ()) -> Experiment:
                 f"{max(attention_lengths(configs[0]))} only"
             )
         lines.append(Line(label, configs, row.paper, row.note))
+    if not lines:
+        raise document.error(("exclude",), "leaves no row", "drop an exclusion, or add rows")
     _refuse_equal_labels(lines, document)
     return Experiment(file.name, tuple(lines), raw, tuple(warnings))
 
@@ -144,7 +152,7 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     allowed = (*BASE_KEYS, "seeds", "name")
     if top not in allowed:
         raise UserError(f"--set {key}: unknown key '{top}'", suggestion(top, allowed))
-    set_dotted(raw, key, parse_yaml(text, f"--set {key}").value)
+    set_dotted(raw, key, parse_yaml(text, f"--set {key}").value, "--set")
 
 
 def _rows(
@@ -165,17 +173,26 @@ def _grid(
     for key, values in file.grid.items():
         if not values:
             raise document.error(("grid", key), "has no values", "give at least one, or drop it")
-    for index, pattern in enumerate(file.exclude):
-        for key in pattern:
-            if key not in file.grid:
-                raise document.error(
-                    ("exclude", index, key), "not a key of the grid", suggestion(key, file.grid)
-                )
+    _check_exclusions(file, document)
     for combination in itertools.product(*file.grid.values()) if file.grid else ():
         settings = dict(zip(file.grid, combination, strict=True))
         if any(all(settings[k] == v for k, v in pattern.items()) for pattern in file.exclude):
             continue
         yield _name_of(settings), settings, Row(), ("grid",)
+
+
+def _check_exclusions(file: ExperimentFile, document: Document) -> None:
+    """Refuses an exclusion that excludes nothing, or everything."""
+    for index, pattern in enumerate(file.exclude):
+        if not pattern:
+            raise document.error(("exclude", index), "excludes everything", "name keys, or drop it")
+        for key, value in pattern.items():
+            place: Keys = ("exclude", index, key)
+            if key not in file.grid:
+                raise document.error(place, "not a key of the grid", suggestion(key, file.grid))
+            if value not in file.grid[key]:
+                known = suggestion(str(value), map(str, file.grid[key]))
+                raise document.error(place, f"{value!r} is not in the grid", known)
 
 
 def _resolve(
@@ -190,19 +207,23 @@ def _resolve(
     raw = deepcopy(base)
     raw["seed"] = seed
     for key, value in settings.items():
-        if key.split(".")[0] not in BASE_KEYS:
+        section, *below = key.split(".")
+        if section not in BASE_KEYS:
             raise document.error((*keys, key), "not a setting", suggestion(key, BASE_KEYS))
-        set_dotted(raw, key, value)
+        if not below and section != "corpus":
+            raise document.error((*keys, key), "a whole section", f"set single keys: {key}.KEY")
+        set_dotted(raw, key, value, document.where((*keys, key)))
     return validate(RunConfig, raw, _pointing(document, settings, keys), f" (row '{label}')")
 
 
 def _pointing(document: Document, settings: dict[str, Any], keys: Keys) -> Document:
-    """A document whose keys that the row sets point at the row."""
+    """A document whose keys that the row sets, and the sections they are in, point at the row."""
     lines = dict(document.lines)
     for dotted in settings:
         place = document.lines.get((*keys, dotted), document.lines.get(keys))
         if place is not None:
-            lines[tuple(dotted.split("."))] = place
+            parts = tuple(dotted.split("."))
+            lines.update({parts[:end]: place for end in range(len(parts) + 1)})
     return Document(document.source, document.value, lines)
 
 

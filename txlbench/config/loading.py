@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -80,8 +80,10 @@ def parse_yaml(text: str, source: str) -> Document:
         UserError: with file and line, if the text is not such a document.
     """
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise UserError(f"{source}: YAML aliases are not allowed", "write the value out")
+        for token in yaml.scan(text):
+            if isinstance(token, yaml.AliasToken):
+                place = f"{source}:{token.start_mark.line + 1}"
+                raise UserError(f"{place}: YAML aliases are not allowed", "write the value out")
         node = yaml.compose(text, Loader=_Loader)
         document = Document(source, yaml.load(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
@@ -108,8 +110,11 @@ def read_yaml(path: Path) -> Document:
     return parse_yaml(text, str(path))
 
 
-def set_dotted(target: dict[str, Any], dotted: str, value: Any) -> None:
+def set_dotted(target: dict[str, Any], dotted: str, value: Any, place: str) -> None:
     """Sets `a.b.c` in nested mappings, making those that are missing.
+
+    Args:
+        place: where the setting was given, for messages.
 
     Raises:
         UserError: if a part on the way is not a mapping.
@@ -121,7 +126,9 @@ def set_dotted(target: dict[str, Any], dotted: str, value: Any) -> None:
         below = target.setdefault(name, {})
         if not isinstance(below, dict):
             above = ".".join(parents[: index + 1])
-            raise UserError(f"{dotted}: {above} is {below!r}, not a section", f"drop .{last}")
+            raise UserError(
+                f"{place}: {dotted}: {above} is {below!r}, not a section", f"drop .{last}"
+            )
         target = below
     target[last] = value
 
@@ -140,7 +147,8 @@ def _describe(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
         return f"{found!r} is not a section", "write keys below it"
     if isinstance(found, float) and not math.isfinite(found):
         return f"{found!r} found", "give a finite number"
-    return f"{found!r} found", error["msg"][0].lower() + error["msg"][1:]
+    rule = error["msg"].replace("tuple", "list").replace("dictionary", "mapping")
+    return f"{found!r} found", rule[0].lower() + rule[1:]
 
 
 def _fields_at(model: type[BaseModel], keys: Keys) -> list[str]:
@@ -148,10 +156,10 @@ def _fields_at(model: type[BaseModel], keys: Keys) -> list[str]:
     for key in keys:
         declared = model.model_fields.get(str(key))
         if declared is None:
-            break
-        annotation = declared.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
+            continue  # the index of a list
+        for part in (declared.annotation, *get_args(declared.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                model = part
     return list(model.model_fields)
 
 

@@ -237,12 +237,12 @@ class TrainConfig(Section):
         if not isinstance(given, dict):
             return given
         filled = dict(given)
-        if filled.get("recurrence") is False or (
-            filled.get("mem_len") == 0 and filled.get("mem_len") is not False
-        ):
-            filled["recurrence"], filled["mem_len"] = False, 0
-        elif filled.get("mem_len") is None:
+        if filled.get("mem_len") is None:
             filled["mem_len"] = filled.get("tgt_len", 64)
+        if type(filled["mem_len"]) is not int or filled["mem_len"] < 0:
+            return filled  # refused below
+        if filled.get("recurrence") is False or filled["mem_len"] == 0:
+            filled["recurrence"], filled["mem_len"] = False, 0
         return filled
 
     @model_validator(mode="after")
@@ -288,7 +288,7 @@ class EvaluateConfig(Section):
 
     split: Split = "test"
     tgt_len: int | None = Field(None, ge=1)
-    mem_len: int | None = Field(None, ge=0)
+    mem_len: int | None = Field(None, ge=1)
     batch_size: int = Field(10, ge=1)
     attention_lengths: tuple[int, ...] = Field((), strict=False)
     clamp_len: int | None = Field(None, ge=0)
@@ -347,6 +347,13 @@ class RunConfig(Section):
                 f"model.max_distance {model.max_distance} is too small for al-rfou at "
                 f"train.tgt_len {train.tgt_len}; leave it out"
             )
+        if model.encoding == "al-rfou" and self.evaluate.tgt_len and train.recurrence:
+            positions = (model.max_distance or 0) + 1
+            if self.evaluate.tgt_len > positions:
+                raise ValueError(
+                    f"evaluate.tgt_len {self.evaluate.tgt_len} is too long for al-rfou, which "
+                    f"learns {positions} positions; use at most {positions}"
+                )
         if self.evaluate.stride and self.evaluate.attention_lengths:
             shortest = self.evaluate.attention_lengths[0]
             if not train.recurrence and self.evaluate.stride > shortest:

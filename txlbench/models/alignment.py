@@ -19,18 +19,21 @@ def distances_S(keys: int, clamp_len: int | None, device: torch.device | None = 
     return distances if clamp_len is None else distances.clamp(max=clamp_len)
 
 
-def blocked_TS(
-    queries: int, keys: int, attention_length: int | None, device: torch.device | None = None
-) -> Tensor:
-    """True where a query must not see a key: the future, and what is too far.
+def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor) -> Tensor:
+    """What is added to scores: -inf where a query must not see a key, else 0.
+
+    Added rather than filled in, which is many times slower on a CPU.
 
     Args:
         attention_length: number of keys a query sees, itself included; None for all.
+        like: a tensor with the device and dtype wanted.
     """
-    query = torch.arange(keys - queries, keys, device=device)[:, None]
-    distance = query - torch.arange(keys, device=device)[None, :]
+    query = torch.arange(keys - queries, keys, device=like.device)[:, None]
+    distance = query - torch.arange(keys, device=like.device)[None, :]
     blocked = distance < 0
-    return blocked if attention_length is None else blocked | (distance >= attention_length)
+    if attention_length is not None:
+        blocked |= distance >= attention_length
+    return like.new_zeros(queries, keys).masked_fill_(blocked, float("-inf"))
 
 
 def pad_distances(table: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ PyTorch draws a CPU mask one Bernoulli number after the other, which took a thir
 step. Here four 16-bit numbers come from every 64 random bits; the rate is exact to 2 ** -17.
 """
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
@@ -15,9 +16,12 @@ def keep_mask(like: Tensor, rate: float) -> Tensor:
     """A mask of `like`'s shape and dtype: 0 with probability `rate`, else 1 / (1 - rate)."""
     size = like.numel()
     words = bit_source().random_raw(-(-size // 4))
-    numbers = torch.from_numpy(words).view(torch.int16)[:size].view(like.shape)
-    kept = numbers >= round(rate * 2**16) - 2**15
-    return kept.to(like.dtype).mul_(1 / (1 - rate))
+    # Compared by numpy and cast from bytes: both are several times faster than PyTorch's
+    # 16-bit comparison and its cast from bool.
+    threshold = min(round(rate * 2**16) - 2**15, 2**15 - 1)
+    kept = words.view(np.int16)[:size] >= np.int16(threshold)
+    mask = torch.from_numpy(kept.view(np.int8)).view(like.shape)
+    return mask.to(like.dtype).mul_(1 / (1 - rate))
 
 
 class Dropout(nn.Module):

@@ -2,10 +2,11 @@
 
 from txlbench.config.schema import ModelConfig
 from txlbench.models.initialisation import initialise
+from txlbench.models.interface import LanguageModel
 from txlbench.models.transformer import Transformer
 
 
-def build_model(config: ModelConfig, vocabulary_size: int) -> Transformer:
+def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
     """A model in training mode on the CPU; seed first, the weights are drawn here.
 
     Args:

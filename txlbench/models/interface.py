@@ -7,11 +7,12 @@ Names of tensors end in their shape. The letters, everywhere in the package:
     F d_inner               E d_embed     V vocabulary           N layers
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -56,22 +57,27 @@ class Observer(Protocol):
     def __call__(self, layer: int, hidden_BTD: Tensor, attention_HBTS: Tensor | None) -> None: ...
 
 
-class LanguageModel(Protocol):
+class LanguageModel(nn.Module, ABC):
     """A model of text as the rest of the suite sees it."""
 
+    @abstractmethod
     def initial_state(self, batch_size: int, view: View) -> State:
         """An empty memory for `batch_size` streams."""
 
+    @abstractmethod
     def forward(
-        self, tokens_BT: Tensor, state: State, observer: Observer | None = None
+        self, tokens_BT: Tensor, state: Any, observer: Observer | None = None
     ) -> tuple[Tensor, State]:
         """Hidden states [B, T, D] of a segment, and the state for the segment after it.
 
-        The new state carries no gradient; the old one stays as it is.
+        The new state carries no gradient; the old one, which must come from this model, stays
+        as it is.
         """
 
+    @abstractmethod
     def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
         """Losses [B, T] in nats, one a target, in token order."""
 
+    @abstractmethod
     def log_probs(self, hidden_BD: Tensor) -> Tensor:
         """Log-probabilities [B, V] of the next token."""

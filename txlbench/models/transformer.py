@@ -7,17 +7,17 @@ from torch import Tensor, nn
 
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.schema import ModelConfig
-from txlbench.models.alignment import blocked_TS
+from txlbench.models.alignment import mask_TS
 from txlbench.models.block import Block
 from txlbench.models.dropout import Dropout
 from txlbench.models.embedding import Embedding
-from txlbench.models.interface import Observer, View
+from txlbench.models.interface import LanguageModel, Observer, View
 from txlbench.models.memory import Memory, carried, with_memory
 from txlbench.models.positions.encoding import Encoding
 from txlbench.models.softmax import AdaptiveSoftmax
 
 
-class Transformer(nn.Module):
+class Transformer(LanguageModel):
     """A causal transformer over segments (paper section 3; interface: `LanguageModel`)."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
@@ -44,7 +44,7 @@ class Transformer(nn.Module):
         like = self.embedding.tables[0]
         keys = state.layers[0].shape[1] + queries
         window = view.mem_len if view.same_length else None
-        blocked = blocked_TS(queries, keys, window, tokens_BT.device)
+        mask = mask_TS(queries, keys, window, like)
         shared = self.encoding.prepare(keys, view.clamp_len, like)
         hidden_BTD = self.dropout_input(self.encoding.add_to_input(self.embedding(tokens_BT)))
         remembered = []
@@ -53,7 +53,7 @@ class Transformer(nn.Module):
             context_BSD = with_memory(state.layers[layer], hidden_BTD)
             remembered.append(carried(context_BSD, queries, view))
             hidden_BTD, attention = block(
-                layer, hidden_BTD, context_BSD, self.encoding, shared, blocked
+                layer, hidden_BTD, context_BSD, self.encoding, shared, mask
             )
             if observer is not None:
                 observer(layer, hidden_BTD, attention)

@@ -94,6 +94,27 @@ class RunDirectory:
                 f"{self.path / 'status.json'}: state: {name!r} found", f"one of {list(RunState)}"
             ) from error
 
+    @property
+    def current_state(self) -> RunState:
+        """The state, where a run that was left running by a process now gone is interrupted."""
+        state = self.state
+        if state is RunState.RUNNING and not self._process_lives():
+            return RunState.INTERRUPTED
+        return state
+
+    def _process_lives(self) -> bool:
+        """Whether the process that works on the run exists; True where that cannot be told."""
+        status = self.read_status()
+        if status.get("host") != socket.gethostname() or not isinstance(status.get("pid"), int):
+            return True
+        try:
+            os.kill(status["pid"], 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
     def start(self) -> None:
         """Marks the run as running in this process and counts the attempt."""
         attempts = self.read_status().get("attempts", 0)
@@ -118,6 +139,11 @@ class RunDirectory:
 
     def append_timings(self, values: Mapping[str, Any]) -> None:
         append_json_line(self.timings_file, dict(values))
+
+    def truncate_metrics(self, size: int) -> None:
+        """Cuts `metrics.jsonl` to what a checkpoint had seen of it, 0 to start again."""
+        if self.metrics_file.exists():
+            os.truncate(self.metrics_file, size)
 
     def read_metrics(self) -> Iterator[dict[str, Any]]:
         """The lines of `metrics.jsonl`, training and validation in order of step."""

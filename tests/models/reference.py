@@ -1,0 +1,139 @@
+"""A slow Transformer-XL: one stream, one token, one head and one term of a score at a time.
+
+Written from the equations of Dai et al. 2019 (section 3.3) with the released code's additions:
+scores over sqrt(d_head), embeddings times sqrt(d_model), u and v per head, sinusoids in halves,
+residual and layer norm around the feed-forward part. Plain numpy in float64; nothing is shared
+with the package but the names of the weights.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from txlbench.config.schema import ModelConfig
+from txlbench.models.interface import View
+from txlbench.models.transformer import Transformer
+
+Vector = NDArray[np.float64]
+
+
+class SlowTransformer:
+    """Feeds one stream segment by segment; memory is a list of vectors for each layer."""
+
+    def __init__(self, model: Transformer, view: View) -> None:
+        self.config: ModelConfig = model.config
+        self.view = view
+        self.weights: dict[str, Any] = {
+            name: parameter.detach().double().numpy()
+            for name, parameter in model.named_parameters()
+        }
+        self.memory: list[list[Vector]] = [[] for _ in range(self.config.n_layer)]
+
+    def losses(self, tokens: list[int], targets: list[int]) -> list[float]:
+        """The loss of each target, in nats, through the full softmax."""
+        table, bias = self.weights["embedding.tables.0"], self.weights["softmax.bias"]
+        losses = []
+        for hidden, target in zip(self.segment(tokens), targets, strict=True):
+            logits = np.array([row @ hidden for row in table]) + bias
+            losses.append(-math.log(softmax(logits)[target]))
+        return losses
+
+    def segment(self, tokens: list[int]) -> list[Vector]:
+        """The last layer's output for each token of the next segment."""
+        hidden = [self.embed(token, place) for place, token in enumerate(tokens)]
+        for layer in range(self.config.n_layer):
+            if self.config.encoding == "al-rfou":
+                rows = self.weights["encoding.table"][layer]
+                hidden = [vector + rows[place] for place, vector in enumerate(hidden)]
+            old = self.memory[layer]
+            states = old + hidden
+            entering = hidden[: self.view.stride] if self.view.stride else hidden
+            seen = old + entering
+            self.memory[layer] = seen[len(seen) - min(self.view.mem_len, len(seen)) :]
+            hidden = [self.layer(layer, states[: i + 1]) for i in range(len(old), len(states))]
+        return hidden
+
+    def embed(self, token: int, place: int) -> Vector:
+        vector = self.weights["embedding.tables.0"][token] * math.sqrt(self.config.d_model)
+        if self.config.encoding == "absolute":
+            vector = vector + sinusoid(place, self.config.d_model)
+        return vector
+
+    def layer(self, layer: int, states: list[Vector]) -> Vector:
+        """The layer's output for the last of `states`, which attends to all of them."""
+        block, own = f"blocks.{layer}", states[-1]
+        if self.config.pre_lnorm:
+            normed = [self.norm(f"{block}.attention_norm", state) for state in states]
+            own = own + self.attend(layer, normed)
+            return own + self.feed(block, self.norm(f"{block}.feed_forward_norm", own))
+        own = self.norm(f"{block}.attention_norm", own + self.attend(layer, states))
+        return self.norm(f"{block}.feed_forward_norm", own + self.feed(block, own))
+
+    def norm(self, name: str, vector: Vector) -> Vector:
+        spread = np.sqrt(((vector - vector.mean()) ** 2).mean() + 1e-5)
+        unit = (vector - vector.mean()) / spread
+        return unit * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def feed(self, block: str, vector: Vector) -> Vector:
+        def linear(part: str, given: Vector) -> Vector:
+            name = f"{block}.feed_forward.{part}"
+            return self.weights[f"{name}.weight"] @ given + self.weights[f"{name}.bias"]
+
+        return linear("outer", np.maximum(linear("inner", vector), 0.0))
+
+    def attend(self, layer: int, states: list[Vector]) -> Vector:
+        """Attention of the last state over all, the heads one after the other."""
+        size, name = self.config.head_size, f"blocks.{layer}.attention"
+        w_q = self.weights[f"{name}.q_net.weight"]
+        w_k, w_v = np.split(self.weights[f"{name}.kv_net.weight"], 2)
+        i, mixed = len(states) - 1, []
+        for head in range(self.config.n_head):
+            rows = slice(head * size, (head + 1) * size)
+            query = w_q[rows] @ states[i]
+            visible = [j for j in range(i + 1) if self.sees(i - j)]
+            scores = [
+                self.score(layer, head, query, w_k[rows] @ states[j], i - j) / math.sqrt(size)
+                for j in visible
+            ]
+            weighted = zip(softmax(np.array(scores)), visible, strict=True)
+            mixed.append(sum(share * (w_v[rows] @ states[j]) for share, j in weighted))
+        return self.weights[f"{name}.o_net.weight"] @ np.concatenate(mixed)
+
+    def sees(self, distance: int) -> bool:
+        return not self.view.same_length or distance < self.view.mem_len
+
+    def score(self, layer: int, head: int, query: Vector, key: Vector, distance: int) -> float:
+        """Terms (a) to (d) for one query and one key, before 1/sqrt(d_head)."""
+        clamp = self.view.clamp_len
+        distance = distance if clamp is None else min(distance, clamp)
+        a = query @ key
+        if self.config.encoding == "xl":
+            owner, size = (layer if self.config.untie_r else 0), self.config.head_size
+            w_r = self.weights[f"encoding.r_net.{layer}.weight"][head * size : (head + 1) * size]
+            position = w_r @ sinusoid(distance, self.config.d_model)
+            b = query @ position
+            c = self.weights["encoding.u"][owner, head] @ key
+            d = self.weights["encoding.v"][owner, head] @ position
+            return a + b + c + d
+        if self.config.encoding == "shaw":
+            entry = min(distance, self.config.max_distance or 0)
+            b = query @ self.weights["encoding.table"][layer, entry, head]
+            if not self.config.shaw_bias:
+                return a + b
+            c = self.weights["encoding.content_bias"][layer, head] @ key
+            d = self.weights["encoding.distance_bias"][layer, entry, head]
+            return a + b + c + d
+        return a
+
+
+def sinusoid(position: int, width: int) -> Vector:
+    angles = [position / 10000 ** (k / width) for k in range(0, width, 2)]
+    halves = [math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles]
+    return np.array(halves[:width])
+
+
+def softmax(scores: Vector) -> Vector:
+    raised = np.exp(scores - scores.max())
+    return raised / raised.sum()

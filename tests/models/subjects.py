@@ -1,0 +1,128 @@
+"""The models that the contract suite is run on; a new kind or encoding is added here, once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from txlbench.config.catalogue import ENCODINGS
+from txlbench.config.schema import ModelConfig
+from txlbench.models.factory import build_model
+from txlbench.models.interface import State, View
+from txlbench.models.transformer import Transformer
+
+VOCABULARY = 13
+ENCODINGS.register("key-decay", "tests.models.plugin_encoding:KeyDecayEncoding")
+
+
+def transformer(encoding: str, **settings: Any) -> Transformer:
+    """A small transformer in float64, evaluation mode, with weights large enough to matter."""
+    sizes = {"n_layer": 2, "d_model": 12, "n_head": 2, "d_head": 5, "d_inner": 16}
+    if encoding in ("shaw", "al-rfou"):
+        sizes["max_distance"] = 40
+    config = ModelConfig.model_validate({"encoding": encoding, **sizes, "dropout": 0.0, **settings})
+    torch.manual_seed(1)
+    model = build_model(config, VOCABULARY).double().eval()
+    return strengthened(model)
+
+
+def strengthened(model: Transformer) -> Transformer:
+    """Draws every weight anew: initial weights leave attention flat and biases zero."""
+    for name, parameter in model.named_parameters():
+        centre = 1.0 if name.endswith("norm.weight") else 0.0
+        nn.init.normal_(parameter, centre, 0.4)
+    return model
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kind of model under contract.
+
+    Attributes:
+        build: makes one from settings of the model's configuration.
+        relative: it sees distances only, so that where segments are cut does not matter.
+        windowed: it sees a number of keys that mem_len and same_length decide.
+    """
+
+    name: str
+    build: Callable[..., Any]
+    relative: bool
+    windowed: bool = True
+
+
+def _encoding(name: str, relative: bool, label: str = "", **fixed: Any) -> Subject:
+    return Subject(
+        label or name, lambda **settings: transformer(name, **fixed, **settings), relative
+    )
+
+
+SUBJECTS = [
+    _encoding("xl", relative=True),
+    _encoding("xl", relative=True, label="xl-pre-lnorm", pre_lnorm=True, untie_r=True),
+    _encoding("shaw", relative=True),
+    _encoding("shaw", relative=True, label="shaw-bias", shaw_bias=True),
+    _encoding("absolute", relative=False),
+    _encoding("al-rfou", relative=False),
+    _encoding("key-decay", relative=True),
+]
+RELATIVE = [subject for subject in SUBJECTS if subject.relative]
+NOT_RELATIVE = [subject for subject in SUBJECTS if not subject.relative]
+WINDOWED = [subject for subject in SUBJECTS if subject.windowed]
+
+
+def text(length: int, batch: int = 1, seed: int = 5) -> Tensor:
+    """Random tokens [B, length]."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(VOCABULARY, (batch, length), generator=generator)
+
+
+def stream_losses(
+    model: Any, tokens: Tensor, cuts: list[int], view: View, state: State | None = None
+) -> tuple[Tensor, State]:
+    """Losses [B, sum(cuts)] of segments of the given lengths, memory carried; and the state."""
+    state = state or model.initial_state(len(tokens), view)
+    losses, start = [], 0
+    for length in cuts:
+        hidden, state = model(tokens[:, start : start + length], state)
+        losses.append(model.losses(hidden, tokens[:, start + 1 : start + length + 1]))
+        start += length
+    return torch.cat(losses, dim=1), state
+
+
+def influence(model: Any, tokens: Tensor, cuts: list[int], view: View) -> Tensor:
+    """Whether changing input token p changes the loss at position q: bool [p, q].
+
+    Every row of a batch is the same stream with another token changed. Targets stay as they
+    are, so that a token acts as context only.
+    """
+    length = sum(cuts)
+    rows = tokens[:, : length + 1].repeat(length + 1, 1)
+    changed = rows.clone()
+    places = torch.arange(length)
+    changed[places, places] = (changed[places, places] + 1) % VOCABULARY
+    state, losses, start = model.initial_state(length + 1, view), [], 0
+    for cut in cuts:
+        hidden, state = model(changed[:, start : start + cut], state)
+        losses.append(model.losses(hidden, rows[:, start + 1 : start + cut + 1]))
+        start += cut
+    difference = torch.cat(losses, dim=1).detach()
+    return (difference[:-1] - difference[-1]).abs() > 1e-12
+
+
+@contextmanager
+def embedded_leaves(model: Any) -> Iterator[list[Tensor]]:
+    """Collects what the embedding gives, as leaves that gradients can be asked for."""
+    leaves: list[Tensor] = []
+
+    def cut(module: nn.Module, given: Any, output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    handle = model.embedding.register_forward_hook(cut)
+    try:
+        yield leaves
+    finally:
+        handle.remove()

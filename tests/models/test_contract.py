@@ -1,0 +1,254 @@
+"""What every model must keep, whatever its kind or encoding; see `subjects` for which those are."""
+
+import pytest
+import torch
+
+from tests.models.subjects import (
+    NOT_RELATIVE,
+    RELATIVE,
+    SUBJECTS,
+    WINDOWED,
+    Subject,
+    embedded_leaves,
+    influence,
+    stream_losses,
+    text,
+)
+from txlbench.models.interface import View
+
+every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
+every_relative = pytest.mark.parametrize("subject", RELATIVE, ids=lambda s: s.name)
+every_window = pytest.mark.parametrize("subject", WINDOWED, ids=lambda s: s.name)
+
+LOOKS = {
+    "no memory": View(mem_len=0),
+    "memory": View(mem_len=4),
+    "same length": View(mem_len=4, same_length=True),
+    "half loss": View(mem_len=4, stride=3),
+}
+every_look = pytest.mark.parametrize("view", list(LOOKS.values()), ids=list(LOOKS))
+
+
+# Causality
+
+
+@every_model
+@every_look
+def test_gradients_reach_the_past_and_never_the_future(subject: Subject, view: View):
+    model, tokens = subject.build(), text(13)
+    _, state = model(tokens[:, :6], model.initial_state(1, view))
+    with embedded_leaves(model) as leaves:
+        hidden, _ = model(tokens[:, 6:12], state)
+        losses = model.losses(hidden, tokens[:, 7:13])[0]
+    for query, loss in enumerate(losses):
+        (gradient,) = torch.autograd.grad(loss, leaves[0], retain_graph=True)
+        touched = gradient[0].abs().amax(dim=-1)
+        assert (touched[: query + 1] > 0).all()
+        assert (touched[query + 1 :] == 0).all()
+
+
+@every_model
+@every_look
+def test_a_later_token_never_changes_an_earlier_loss(subject: Subject, view: View):
+    reach = influence(
+        subject.build(), text(13), [5, 5, 2], View(view.mem_len, None, view.same_length)
+    )
+    assert not reach.tril(-1).any()
+    assert reach.diagonal().all()
+
+
+# Memory
+
+
+@every_model
+@pytest.mark.parametrize("cuts", [[6], [2, 6]], ids=["first segment", "with memory"])
+def test_the_old_state_stays_bit_for_bit(subject: Subject, cuts: list[int]):
+    model, tokens, view = subject.build(dropout=0.3, dropatt=0.3).train(), text(20), View(mem_len=5)
+    _, state = stream_losses(model, tokens, cuts, view)
+    before = {name: tensor.clone() for name, tensor in state.tensors().items()}
+    losses, _ = stream_losses(model, tokens[:, 8:], [4, 4], view, state)
+    losses.sum().backward()
+    torch.optim.SGD(model.parameters(), lr=1.0).step()
+    assert state.tensors().keys() == before.keys()
+    assert all(torch.equal(before[name], tensor) for name, tensor in state.tensors().items())
+
+
+@every_model
+def test_the_new_state_carries_no_gradient(subject: Subject):
+    model = subject.build().train()
+    _, state = model(text(6), model.initial_state(1, View(mem_len=4)))
+    assert state.tensors()
+    assert not any(tensor.requires_grad for tensor in state.tensors().values())
+
+
+@every_model
+def test_a_state_survives_being_taken_apart_and_put_together(subject: Subject):
+    model, tokens, view = subject.build(), text(13, batch=2), View(mem_len=4)
+    _, state = stream_losses(model, tokens, [6], view)
+    copied = {name: tensor.clone() for name, tensor in state.tensors().items()}
+    restored = model.initial_state(2, view).replace(copied)
+    expected, _ = stream_losses(model, tokens[:, 6:], [6], view, state)
+    got, _ = stream_losses(model, tokens[:, 6:], [6], view, restored)
+    assert restored.view == view
+    assert torch.equal(expected, got)
+
+
+@every_window
+@pytest.mark.parametrize("cuts", [[1, 1, 1], [5, 5, 2]], ids=str)
+def test_mem_len_0_equals_a_memory_cleared_at_every_segment(subject: Subject, cuts: list[int]):
+    model, tokens = subject.build(), text(13, batch=2)
+    got, state = stream_losses(model, tokens, cuts, View(mem_len=0))
+    start = 0
+    for cut in cuts:
+        fresh, _ = stream_losses(model, tokens[:, start:], [cut], View(mem_len=8))
+        assert torch.equal(got[:, start : start + cut], fresh)
+        start += cut
+    assert all(tensor.shape[1] == 0 for tensor in state.tensors().values())
+
+
+# Segments and one pass
+
+
+@every_relative
+@pytest.mark.parametrize("n_layer", [1, 3])
+@pytest.mark.parametrize("cuts", [[6, 6], [1, 7, 4], [11, 1]], ids=str)
+def test_segments_with_memory_that_covers_equal_one_pass(
+    subject: Subject, n_layer: int, cuts: list[int]
+):
+    model, tokens = subject.build(n_layer=n_layer), text(13)
+    whole, _ = stream_losses(model, tokens, [12], View(mem_len=0))
+    parts, _ = stream_losses(model, tokens, cuts, View(mem_len=12))
+    assert torch.allclose(whole, parts, rtol=0, atol=1e-11)
+
+
+@every_relative
+@pytest.mark.parametrize("n_layer", [1, 3])
+def test_at_one_attention_length_it_does_not_matter_where_segments_are_cut(
+    subject: Subject, n_layer: int
+):
+    model, tokens = subject.build(n_layer=n_layer), text(25)
+    view = View(mem_len=5, same_length=True)
+    whole, _ = stream_losses(model, tokens, [24], view)
+    for cuts in ([12, 12], [3] * 8, [7, 1, 16]):
+        parts, _ = stream_losses(model, tokens, cuts, view)
+        assert torch.allclose(whole, parts, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("subject", NOT_RELATIVE, ids=lambda s: s.name)
+def test_absolute_positions_make_segments_differ_from_one_pass(subject: Subject):
+    model, tokens = subject.build(n_layer=1), text(13)
+    whole, _ = stream_losses(model, tokens, [12], View(mem_len=0))
+    parts, _ = stream_losses(model, tokens, [6, 6], View(mem_len=12))
+    assert torch.allclose(whole[:, :6], parts[:, :6], rtol=0, atol=1e-11)
+    assert ((whole - parts)[:, 6:].abs() > 1e-3).all()
+
+
+# Attention reach
+
+
+@every_window
+@pytest.mark.parametrize("attention_length", [1, 2, 4, 7])
+@pytest.mark.parametrize("tgt_len", [1, 3, 6, 9])
+def test_same_length_reaches_exactly_attention_length_keys_back(
+    subject: Subject, attention_length: int, tgt_len: int
+):
+    model, view = subject.build(n_layer=1), View(attention_length, same_length=True)
+    cuts = [tgt_len] * (18 // tgt_len)
+    length = sum(cuts)
+    places = torch.arange(length)
+    distance = places[None, :] - places[:, None]
+    expected = (distance >= 0) & (distance < attention_length)
+    assert torch.equal(influence(model, text(length + 1), cuts, view), expected)
+
+
+@every_window
+@pytest.mark.parametrize(("tgt_len", "mem_len"), [(3, 5), (5, 3), (4, 4), (4, 0)])
+def test_without_same_length_a_query_sees_memory_and_its_segment(
+    subject: Subject, tgt_len: int, mem_len: int
+):
+    reach = influence(
+        subject.build(n_layer=1), text(21), [tgt_len] * (20 // tgt_len), View(mem_len)
+    )
+    for query in range(reach.shape[1]):
+        oldest = max(0, query // tgt_len * tgt_len - mem_len)
+        assert reach[:, query].nonzero().flatten().tolist() == list(range(oldest, query + 1))
+
+
+@every_window
+@pytest.mark.parametrize("n_layer", [2, 3])
+def test_reach_grows_by_attention_length_minus_one_a_layer(subject: Subject, n_layer: int):
+    view = View(mem_len=4, same_length=True)
+    reach = influence(subject.build(n_layer=n_layer), text(16), [4, 4, 4, 3], view)
+    expected = list(range(14 - 3 * n_layer, 15))
+    assert reach[:, 14].nonzero().flatten().tolist() == expected
+
+
+@every_relative
+def test_clamp_len_makes_farther_distances_equal(subject: Subject):
+    model, tokens = subject.build(n_layer=1), text(13)
+    swapped = tokens.clone()
+    swapped[:, [0, 5]] = tokens[:, [5, 0]]
+    assert not torch.equal(tokens, swapped)
+
+    def last_loss(given: torch.Tensor, clamp_len: int | None) -> torch.Tensor:
+        losses, _ = stream_losses(model, given, [6, 6], View(mem_len=6, clamp_len=clamp_len))
+        return losses[0, -1]
+
+    assert torch.allclose(last_loss(tokens, 6), last_loss(swapped, 6), rtol=0, atol=1e-12)
+    assert (last_loss(tokens, 7) - last_loss(swapped, 7)).abs() > 1e-6
+    assert (last_loss(tokens, None) - last_loss(swapped, None)).abs() > 1e-6
+
+
+@every_window
+@pytest.mark.parametrize("tgt_len", [1, 7])
+def test_same_length_with_a_memory_shorter_than_the_segment_is_finite(
+    subject: Subject, tgt_len: int
+):
+    view = View(mem_len=2, same_length=True)
+    losses, _ = stream_losses(subject.build(), text(22), [tgt_len] * (21 // tgt_len), view)
+    assert losses.isfinite().all()
+
+
+# Batches, precision, probabilities
+
+
+@every_model
+def test_a_stream_alone_equals_the_stream_in_a_batch(subject: Subject):
+    model, tokens, view = subject.build(), text(13, batch=3), View(mem_len=4)
+    together, _ = stream_losses(model, tokens, [6, 6], view)
+    for row in range(3):
+        alone, _ = stream_losses(model, tokens[row : row + 1], [6, 6], view)
+        assert torch.allclose(together[row], alone[0], rtol=0, atol=1e-12)
+
+
+@every_model
+def test_losses_are_the_log_probabilities_of_the_targets(subject: Subject):
+    model, tokens = subject.build(), text(7, batch=2)
+    hidden, _ = model(tokens[:, :6], model.initial_state(2, View(mem_len=4)))
+    losses = model.losses(hidden, tokens[:, 1:])
+    for place in range(6):
+        log_probs = model.log_probs(hidden[:, place])
+        picked = log_probs.gather(1, tokens[:, place + 1 : place + 2])[:, 0]
+        assert torch.allclose(losses[:, place], -picked, rtol=0, atol=1e-12)
+        assert torch.allclose(log_probs.exp().sum(dim=1), torch.ones(2).double())
+
+
+@every_model
+def test_bfloat16_autocast_stays_close_to_float32(subject: Subject):
+    model, tokens, view = subject.build().float(), text(25, batch=4), View(mem_len=8)
+    exact, _ = stream_losses(model, tokens, [8, 8, 8], view)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded, _ = stream_losses(model, tokens, [8, 8, 8], view)
+    assert rounded.dtype == torch.float32
+    assert 0 < (exact - rounded).abs().mean() < 0.02 * exact.mean()
+
+
+@every_model
+def test_evaluation_in_inference_mode_does_not_spoil_training(subject: Subject):
+    model, tokens, view = subject.build(), text(13), View(mem_len=4)
+    with torch.inference_mode():
+        stream_losses(model, tokens, [6, 6], view)
+    losses, _ = stream_losses(model.train(), tokens, [6, 6], view)
+    losses.sum().backward()
+    trained = [parameter for parameter in model.parameters() if parameter.numel()]
+    assert all(parameter.grad is not None for parameter in trained)

@@ -1,0 +1,106 @@
+"""Dropout has the rate asked for, keeps the expectation, and is drawn from the seeded source."""
+
+import pytest
+import torch
+
+from tests.models.subjects import stream_losses, text, transformer
+from txlbench import seeding
+from txlbench.models.dropout import Dropout, keep_mask
+from txlbench.models.interface import View
+
+SIZE = 200_000
+
+
+@pytest.mark.parametrize("rate", [0.0001, 0.1, 0.5, 0.9])
+def test_the_rate_and_the_scale(rate: float):
+    seeding.seed_everything(3)
+    dropped = Dropout(rate)(torch.ones(SIZE))
+    share = (dropped == 0).float().mean().item()
+    assert abs(share - rate) < 5 * (rate * (1 - rate) / SIZE) ** 0.5
+    kept = dropped[dropped != 0]
+    assert kept.allclose(torch.tensor(1 / (1 - rate)))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_any_size_and_type(size: int, dtype: torch.dtype):
+    mask = keep_mask(torch.empty(size, 3, dtype=dtype), 0.5)
+    assert mask.shape == (size, 3)
+    assert mask.dtype == dtype
+    assert set(mask.flatten().tolist()) <= {0.0, 2.0}
+
+
+def test_entries_are_independent():
+    seeding.seed_everything(4)
+    mask = keep_mask(torch.empty(SIZE), 0.5) - 1
+    for lag in (1, 2, 3, 4, 8):
+        assert (mask[lag:] * mask[:-lag]).mean().abs() < 5 / SIZE**0.5
+
+
+def test_two_draws_differ_and_the_seed_repeats_them():
+    seeding.seed_everything(5)
+    first, second = keep_mask(torch.empty(64), 0.5), keep_mask(torch.empty(64), 0.5)
+    seeding.seed_everything(5)
+    assert torch.equal(keep_mask(torch.empty(64), 0.5), first)
+    assert not torch.equal(first, second)
+
+
+def test_nothing_is_dropped_or_drawn_in_evaluation_and_at_rate_0():
+    values, before = torch.randn(9), seeding.capture()["bits"]
+    assert Dropout(0.5).eval()(values) is values
+    assert Dropout(0.0)(values) is values
+    assert seeding.capture()["bits"] == before
+
+
+def test_gradients_pass_where_values_do():
+    values = torch.randn(100, requires_grad=True)
+    dropped = Dropout(0.5)(values)
+    dropped.sum().backward()
+    assert torch.equal(values.grad, torch.where(dropped == 0, 0.0, 2.0))
+
+
+def test_every_site_of_the_official_code_drops():
+    """Embedding, R, attention output, feed-forward hidden and output, last hidden states."""
+    model = transformer("xl", n_layer=1, dropout=0.2, dropatt=0.3).train()
+    rates = {name: part.rate for name, part in model.named_modules() if isinstance(part, Dropout)}
+    assert rates == {
+        "dropout_input": 0.2,
+        "encoding.dropout": 0.2,
+        "blocks.0.attention.dropatt": 0.3,
+        "blocks.0.attention_dropout": 0.2,
+        "blocks.0.feed_forward.dropout_inner": 0.2,
+        "blocks.0.feed_forward.dropout_outer": 0.2,
+        "dropout_output": 0.2,
+    }
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        "dropout_input",
+        "encoding.dropout",
+        "blocks.0.attention.dropatt",
+        "blocks.0.attention_dropout",
+        "blocks.0.feed_forward.dropout_inner",
+        "blocks.0.feed_forward.dropout_outer",
+        "dropout_output",
+    ],
+)
+def test_each_site_is_used(site: str):
+    model = transformer("xl", n_layer=1).train()
+    exact, _ = stream_losses(model, text(13), [12], View(mem_len=0))
+    model.get_submodule(site).rate = 0.5
+    dropped, _ = stream_losses(model, text(13), [12], View(mem_len=0))
+    assert not torch.equal(exact, dropped)
+
+
+def test_a_training_step_continues_after_capture_and_restore():
+    model, tokens, view = transformer("xl", dropout=0.3, dropatt=0.3).train(), text(9), View(4)
+    seeding.seed_everything(6)
+    stream_losses(model, tokens, [8], view)
+    state = seeding.capture()
+    expected, _ = stream_losses(model, tokens, [8], view)
+    stream_losses(model, tokens, [8], view)
+    seeding.restore(state)
+    got, _ = stream_losses(model, tokens, [8], view)
+    assert torch.equal(expected, got)

@@ -1,0 +1,141 @@
+"""`txlbench data`: lists, prepares and shows corpora, and exports their token ids."""
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS, UNITS, Level
+from txlbench.config.loading import Document, validate
+from txlbench.config.schema import CorpusConfig, Split
+from txlbench.errors import UserError
+from txlbench.files import write_atomically
+from txlbench.registry import suggestion
+
+if TYPE_CHECKING:
+    from txlbench.data.corpus import Corpus
+
+NUMPY_MAGIC = b"\x93NUMPY"
+
+level_option = click.option(
+    "--level", type=click.Choice(get_args(Level)), help="What a token of a text is; default byte."
+)
+
+
+@click.group()
+def data() -> None:
+    """List, prepare, show and export corpora.
+
+    NAME is a corpus that `txlbench data list` shows, or the path of a text, which is split 90/5/5.
+    """
+
+
+@data.command("list")
+def list_corpora() -> None:
+    """List the corpora that have a name."""
+    from txlbench.data.preparation import find_prepared
+
+    for name, facts in CORPORA.items():
+        size = "?" if facts.vocabulary_size is None else f"{facts.vocabulary_size:,}"
+        if name not in CORPUS_LOADERS:
+            state = "give the path of its text"
+        else:
+            state = "prepared" if find_prepared(CorpusConfig(name=name)) else "not prepared yet"
+        click.echo(f"{name:<16} {facts.level:<5} {size:>9} symbols  {state}")
+
+
+@data.command()
+@click.argument("name")
+@click.option("--from-file", type=click.Path(path_type=Path), help="A copy of what is fetched.")
+@level_option
+def prepare(name: str, from_file: Path | None, level: Level | None) -> None:
+    """Prepare a corpus, or find it prepared already, and say where it lies."""
+    corpus = _prepare(name, level, from_file)
+    tokens = sum(corpus.tokens.values())
+    click.echo(f"{corpus.name}: {tokens:,} tokens at {corpus.level} level in {corpus.directory}")
+
+
+@data.command()
+@click.argument("name")
+@level_option
+def show(name: str, level: Level | None) -> None:
+    """Show counts, checksum, vocabulary and place of a corpus; prepares it first if need be."""
+    corpus = _prepare(name, level)
+    unit = UNITS[corpus.level]
+    unigram = {split: _in_unit(loss, unit) for split, loss in corpus.unigram.items()}
+    for key, value in {
+        "name": corpus.name,
+        "level": corpus.level,
+        "split rule": corpus.split_rule,
+        "tokens": _by_split({split: f"{count:,}" for split, count in corpus.tokens.items()}),
+        "vocabulary": f"{len(corpus.vocabulary):,} symbols",
+        "unknown": _by_split({split: f"{count:,}" for split, count in corpus.unknown.items()}),
+        f"unigram {unit}": _by_split({s: f"{value:,.3f}" for s, value in unigram.items()}),
+        "checksum": corpus.checksum,
+        "directory": corpus.directory,
+    }.items():
+        click.echo(f"{key:<12} {value}")
+
+
+@data.command()
+@click.argument("name")
+@click.option("--split", type=click.Choice(get_args(Split)), default="test", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="An .npy file.")
+@level_option
+def export(name: str, split: Split, out: Path, level: Level | None) -> None:
+    """Write the token ids of a split as a NumPy array."""
+    import numpy as np
+
+    corpus = _prepare(name, level)
+    _refuse_foreign(out)
+    ids = corpus.ids(split)
+    try:
+        write_atomically(out, lambda file: np.save(file, ids, allow_pickle=False))
+    except OSError as error:
+        raise UserError(f"{out}: {error.strerror}", "choose another place for --out") from error
+    click.echo(f"{out}: {len(ids):,} token ids ({ids.dtype.name}) of {corpus.name} {split}")
+
+
+def _prepare(name: str, level: Level | None, from_file: Path | None = None) -> "Corpus":
+    """The prepared corpus that the command line names; its warnings go to stderr."""
+    from txlbench.data import preparation
+
+    corpus = preparation.prepare(_config(name, level), from_file)
+    for warning in corpus.warnings:
+        click.echo(f"warning: {corpus.name}: {warning}", err=True)
+    return corpus
+
+
+def _config(name: str, level: Level | None) -> CorpusConfig:
+    content: dict[str, str | None] = {"name": name, "level": level}
+    if name not in CORPORA:
+        if not Path(name).exists():
+            raise UserError(f"{name}: neither a corpus nor a file", suggestion(name, CORPORA))
+        content |= {"name": _name_of(Path(name)), "path": name}
+    return validate(CorpusConfig, content, Document(name, content))
+
+
+def _name_of(path: Path) -> str:
+    """A corpus name for a text: its file's name, without what a corpus name may not have."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-") or "text"
+    return f"{name}-text" if name in CORPORA else name
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Arrays are overwritten, anything else is not: it may be the user's text."""
+    if out.is_dir():
+        raise UserError(f"{out}: a directory", "give the name of a file")
+    if out.exists():
+        with out.open("rb") as file:
+            if file.read(len(NUMPY_MAGIC)) != NUMPY_MAGIC:
+                raise UserError(f"{out}: exists and is not an array", "choose another name")
+
+
+def _in_unit(loss: float, unit: str) -> float:
+    return loss / math.log(2) if unit == "bpc" else math.exp(loss)
+
+
+def _by_split(values: dict[Split, str]) -> str:
+    return "  ".join(f"{split} {value}" for split, value in values.items())

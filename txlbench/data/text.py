@@ -1,0 +1,111 @@
+"""Source texts, read in pieces of bounded size at byte, character or word level.
+
+What the levels do with the irregularities of real files:
+
+- Bytes are taken as they are, whatever their encoding and line ends.
+- Characters and words need UTF-8; other bytes are an error that names file and byte offset. CRLF
+  counts as LF, a byte order mark at the start is dropped, a lone CR stays a character.
+- Words are what stands between whitespace. Every line ends in `<eos>`, a blank line and a last
+  line without its newline too. Only LF (or CRLF) ends a line.
+- Characters get no final newline that the file does not have.
+"""
+
+import codecs
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from txlbench.config.catalogue import Level
+from txlbench.errors import UserError
+
+CHUNK = 1 << 18
+"""Bytes read at once."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A file, or the part [start, stop) of it.
+
+    Attributes:
+        path: the file.
+        start, stop: in bytes at byte level, else in characters after normalisation; `stop` None
+            for the end of the file.
+    """
+
+    path: Path
+    start: int = 0
+    stop: int | None = None
+
+    def pieces(self, level: Level) -> Iterator[str]:
+        """The text in pieces that tear no symbol apart.
+
+        At byte level each character of a piece, U+0000 to U+00FF, stands for one byte. At word
+        level each piece ends between words, and the text ends in a newline.
+
+        Raises:
+            UserError: at character and word level, for bytes that are not UTF-8.
+        """
+        if level == "byte":
+            return self._clipped(chunk.decode("latin-1") for chunk in _chunks(self.path))
+        characters = self._clipped(normalised(self.path))
+        return characters if level == "char" else _between_words(characters)
+
+    def _clipped(self, pieces: Iterable[str]) -> Iterator[str]:
+        position = 0
+        for piece in pieces:
+            if self.stop is not None and position >= self.stop:
+                return
+            end = None if self.stop is None else self.stop - position
+            clipped = piece[max(0, self.start - position) : end]
+            position += len(piece)
+            if clipped:
+                yield clipped
+
+
+def normalised(path: Path) -> Iterator[str]:
+    """The characters of the UTF-8 file at `path` with CRLF as LF, in chunks."""
+    held = ""  # A CR at the end of a chunk waits for its LF.
+    at_start = True
+    for characters in filter(None, _decoded(path)):
+        piece = held + (characters.removeprefix("\ufeff") if at_start else characters)
+        at_start = False
+        held = "\r" if piece.endswith("\r") else ""
+        yield piece[: len(piece) - len(held)].replace("\r\n", "\n")
+    if held:
+        yield held
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    position = 0
+    for chunk in itertools.chain(_chunks(path), [b""]):
+        pending = len(decoder.getstate()[0])
+        try:
+            yield decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            offset = position - pending + error.start
+            raise UserError(
+                f"{path}: byte {offset}: 0x{error.object[error.start]:02x} is not UTF-8",
+                "save the file as UTF-8, or use level byte",
+            ) from error
+        position += len(chunk)
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _between_words(pieces: Iterable[str]) -> Iterator[str]:
+    """The same characters cut at whitespace, with a newline after the last line."""
+    rest, last = "", "\n"
+    for piece in pieces:
+        joined = rest + piece
+        cut = max(joined.rfind(" "), joined.rfind("\n")) + 1
+        if cut:
+            yield joined[:cut]
+        rest, last = joined[cut:], piece[-1]
+    if last != "\n":
+        yield rest + "\n"

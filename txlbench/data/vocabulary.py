@@ -1,0 +1,120 @@
+"""The symbols of a corpus and their ids: bytes, characters or words.
+
+Ids of characters and words go by descending frequency in the training text, ties by first
+occurrence; `<eos>` is word 0, as in the official code. The byte vocabulary is always the 256
+values. `<unk>` exists where the training text contains it as a word, or where valid or test has
+symbols that train lacks.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from txlbench.config.catalogue import Level
+from txlbench.config.identity import fingerprint
+from txlbench.errors import UserError
+from txlbench.files import write_json
+
+EOS, UNKNOWN = "<eos>", "<unk>"
+SCHEMA = "txlbench.vocabulary/1"
+
+
+class Vocabulary(ABC):
+    """Symbols by id; a subclass knows how its level splits and joins text.
+
+    Attributes:
+        level: what a symbol is.
+        special: symbols that come first whatever their frequency.
+        symbols: the symbols in order of id.
+    """
+
+    level: ClassVar[Level]
+    special: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, symbols: Iterable[str]) -> None:
+        self.symbols = tuple(symbols)
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, int]) -> "Vocabulary":
+        """The vocabulary of a text with these counts, given in order of first occurrence."""
+        ranked = sorted(counts, key=lambda symbol: -counts[symbol])
+        return cls((*cls.special, *(s for s in ranked if s not in cls.special)))
+
+    @staticmethod
+    @abstractmethod
+    def split(piece: str) -> Iterable[str]:
+        """The symbols of a piece of text as `Text.pieces` gives it."""
+
+    @abstractmethod
+    def lookup(self, piece: str) -> NDArray[np.int64]:
+        """The ids of the symbols of a piece of text, -1 for a symbol without one."""
+
+    @abstractmethod
+    def join(self, symbols: Sequence[str]) -> str:
+        """The text that `symbols` stand for."""
+
+    @classmethod
+    def count(cls, pieces: Iterable[str]) -> Counter[str]:
+        """How often each symbol occurs; memory grows with distinct symbols, not with the text."""
+        counts: Counter[str] = Counter()
+        for piece in pieces:
+            counts.update(cls.split(piece))
+        return counts
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Symbol -> id."""
+        return {symbol: number for number, symbol in enumerate(self.symbols)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of level and symbols."""
+        return fingerprint([self.level, self.symbols], length=64)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest unsigned type that holds every id, little-endian."""
+        return np.min_scalar_type(max(0, len(self) - 1)).newbyteorder("<")
+
+    def with_unknown(self) -> "Vocabulary":
+        """This vocabulary with `<unk>`, at the end if it is new."""
+        return self if UNKNOWN in self.index else type(self)((*self.symbols, UNKNOWN))
+
+    def encode_piece(self, piece: str) -> NDArray[np.int64]:
+        """The ids of a piece of text as `Text.pieces` gives it, `<unk>` for unknown symbols.
+
+        Raises:
+            UserError: naming the first unknown symbol if there is no `<unk>`.
+        """
+        ids = self.lookup(piece)
+        missing = ids < 0
+        if missing.any():
+            if UNKNOWN not in self.index:
+                symbol = next(s for s in self.split(piece) if s not in self.index)
+                raise UserError(
+                    f"{symbol!r} is not in the vocabulary of {len(self)} symbols",
+                    "leave it out; the training text has no such symbol",
+                )
+            ids[missing] = self.index[UNKNOWN]
+        return ids
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """The ids of `text`, int64 [T]; UserError as in `encode_piece`."""
+        return self.encode_piece(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; bytes that are not UTF-8 come out as U+FFFD."""
+        return self.join([self.symbols[int(number)] for number in ids])
+
+    def save(self, path: Path) -> None:
+        """Writes level and symbols as JSON, atomically."""
+        write_json(path, {"schema": SCHEMA, "level": self.level, "symbols": self.symbols})

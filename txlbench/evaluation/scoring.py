@@ -1,0 +1,109 @@
+"""The one evaluator: streams with memory and sliding windows, by one measurement."""
+
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from txlbench.config.measurements import Measurement
+from txlbench.evaluation.lanes import Lane, Piece, lanes, pieces
+from txlbench.evaluation.metrics import LossSum
+from txlbench.models.interface import LanguageModel, View
+
+WINDOW_TOKENS = 8192
+"""Tokens of windows evaluated at once: they are independent, so this changes no number."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a measurement gave.
+
+    Attributes:
+        loss: mean in nats over `tokens` targets.
+        by_position: the mean at each position of a segment, None where nothing is scored.
+        cold_starts: streams that began without the memory that a longer text would give.
+        dropped: predictions of the split that were asked for and not scored.
+    """
+
+    loss: float
+    tokens: int
+    by_position: list[float | None]
+    cold_starts: int
+    dropped: int = 0
+
+
+@torch.no_grad()
+def score(
+    model: LanguageModel,
+    ids: NDArray[Any],
+    measurement: Measurement,
+    n_layer: int,
+    device: torch.device,
+) -> Score:
+    """Scores a split; the model must be in evaluation mode and on `device`.
+
+    Args:
+        ids: token ids [N + 1] of the split; only the pieces being read leave the disk.
+        n_layer: the model's depth, which the exact mode needs.
+    """
+    total = LossSum(measurement.tgt_len)
+    plan = lanes(len(ids) - 1, measurement, n_layer)
+    reader = _Reader(model, ids, device, total)
+    if measurement.regime == "streaming":
+        _stream(reader, plan, measurement)
+    else:
+        _slide(reader, plan, measurement)
+    cold = sum(lane.start == lane.first and measurement.mem_len > 0 for lane in plan)
+    return Score(total.mean, total.tokens, total.by_position(), cold)
+
+
+def _stream(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
+    """All lanes side by side, memory carried; lanes that end earlier are padded."""
+    view = View(measurement.mem_len, measurement.clamp_len, measurement.same_length)
+    state = reader.model.initial_state(len(plan), view)
+    nothing = Piece(0, 0, 0)
+    for row in zip_longest(*(pieces(lane, measurement) for lane in plan), fillvalue=nothing):
+        state = reader.read(row, state)
+
+
+def _slide(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
+    """All windows of all lanes, each without memory."""
+    view = View(0, measurement.clamp_len)
+    windows = (piece for lane in plan for piece in pieces(lane, measurement))
+    at_once = max(1, WINDOW_TOKENS // measurement.tgt_len)
+    while row := tuple(islice(windows, at_once)):
+        reader.read(row, reader.model.initial_state(len(row), view))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Runs pieces through the model and adds their losses up."""
+
+    model: LanguageModel
+    ids: NDArray[Any]
+    device: torch.device
+    total: LossSum
+
+    def read(self, row: tuple[Piece, ...], state: Any) -> Any:
+        """Reads one piece a lane; returns the state after them."""
+        longest = max(piece.length for piece in row)
+        tokens = np.zeros((len(row), longest + 1), dtype=np.int64)
+        scored = np.zeros((len(row), longest), dtype=bool)
+        for index, piece in enumerate(row):
+            stop = piece.start + piece.length
+            tokens[index, : piece.length + 1] = self.ids[piece.start : stop + 1]
+            scored[index, piece.length - piece.scored : piece.length] = True
+        on_device = torch.from_numpy(tokens).to(self.device)
+        hidden, state = self.model.forward(on_device[:, :-1], state)
+        if scored.any():
+            self._add(hidden, on_device[:, 1:], scored)
+        return state
+
+    def _add(self, hidden_BTD: Tensor, targets_BT: Tensor, scored_BT: NDArray[np.bool_]) -> None:
+        chosen = torch.from_numpy(scored_BT).to(self.device)
+        losses = self.model.losses(hidden_BTD[chosen][None], targets_BT[chosen][None])
+        self.total.add(losses[0].float().cpu().numpy(), np.nonzero(scored_BT)[1])

@@ -1,0 +1,75 @@
+"""Which device runs use, how many at once, and the environment of each."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from txlbench.errors import UserError
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Where runs are placed.
+
+    Attributes:
+        names: devices that runs take turns on.
+        jobs: runs at once.
+    """
+
+    names: tuple[str, ...]
+    jobs: int
+
+    @property
+    def threads(self) -> int:
+        """CPU threads of each run: cores // jobs."""
+        return max(1, cores() // self.jobs)
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_devices(device: str, jobs: int | None, runs: int) -> Devices:
+    """Resolves `--device` and `--jobs`.
+
+    Args:
+        device: auto (every CUDA device, else the CPU), cpu, cuda (every one) or cuda:N.
+        jobs: runs at once; default one a core on the CPU, one a device on CUDA.
+        runs: runs there are; no more go at once.
+
+    Raises:
+        UserError: if the device is unknown or not there.
+    """
+    names = ("cpu",) if device == "cpu" else _cuda_devices(device)
+    default = cores() if names == ("cpu",) else len(names)
+    return Devices(names, max(1, min(jobs or default, runs)))
+
+
+def _cuda_devices(device: str) -> tuple[str, ...]:
+    kind, _, index = device.partition(":")
+    if device != "auto" and (kind != "cuda" or not (index.isdigit() or device == "cuda")):
+        raise UserError(f"--device {device}: unknown", "auto, cpu, cuda or cuda:N")
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device == "auto" and count == 0:
+        return ("cpu",)
+    if count == 0 or (index and int(index) >= count):
+        raise UserError(f"--device {device}: this machine has {count} CUDA devices", "use auto")
+    return (device,) if index else tuple(f"cuda:{number}" for number in range(count))
+
+
+def worker_environment(threads: int, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a training process, complete before torch is imported there.
+
+    Beside the threads, glibc is told to keep freed blocks: giving them back to the system at
+    every step halves the speed of one thread. The user's own settings of it stand.
+    """
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    allocator = {
+        "MALLOC_MMAP_THRESHOLD_": str(256 * 2**20),
+        "MALLOC_TRIM_THRESHOLD_": str(512 * 2**20),
+        "MALLOC_TOP_PAD_": str(64 * 2**20),
+    }
+    return {**allocator, **inherited, **dict.fromkeys(names, str(threads))}

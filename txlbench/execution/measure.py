@@ -1,0 +1,137 @@
+"""Measuring a trained run: what is missing is computed, stored, and summed up."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from txlbench.config.measurements import (
+    Measurement,
+    all_measurements,
+    at_attention_length,
+    attention_lengths,
+    by_position,
+    training_regime,
+)
+from txlbench.config.schema import EvaluateConfig, RunConfig, Split
+from txlbench.data.corpus import Corpus
+from txlbench.evaluation.attention_length import best_length, shortest_length
+from txlbench.evaluation.scoring import score
+from txlbench.models.factory import build_model
+from txlbench.models.interface import LanguageModel
+from txlbench.records.run_directory import RunDirectory
+from txlbench.training.checkpoint import load
+
+Record = dict[str, Any]
+
+
+def load_best(
+    run: RunDirectory, config: RunConfig, corpus: Corpus, device: torch.device
+) -> tuple[LanguageModel, int]:
+    """The model of the run's best checkpoint in evaluation mode, and the checkpoint's step."""
+    model = build_model(config.model, len(corpus.vocabulary)).to(device)
+    checkpoint = load(run.checkpoints / "best.pt", device)
+    model.load_state_dict(checkpoint["model"])
+    return model.eval(), int(checkpoint["progress"]["step"])
+
+
+def with_evaluation(config: RunConfig, evaluate: EvaluateConfig) -> RunConfig:
+    """The configuration of the same run, measured as `evaluate` says."""
+    return config.model_copy(update={"evaluate": evaluate})
+
+
+def missing(
+    run: RunDirectory, config: RunConfig, evaluations: Sequence[EvaluateConfig]
+) -> list[Measurement]:
+    """The measurements asked for that the run has no record of, each once."""
+    wanted = {
+        measurement.key: measurement
+        for evaluate in evaluations
+        for measurement in all_measurements(with_evaluation(config, evaluate))
+    }
+    return [each for each in wanted.values() if run.read_evaluation(each) is None]
+
+
+def measure(
+    run: RunDirectory,
+    config: RunConfig,
+    corpus: Corpus,
+    device: torch.device,
+    evaluations: Sequence[EvaluateConfig],
+) -> None:
+    """Fills in the run's missing records and writes the results into its summary."""
+    todo = missing(run, config, evaluations)
+    if todo:
+        model, step = load_best(run, config, corpus, device)
+        for measurement in todo:
+            _record(run, model, config, corpus, device, measurement, step)
+    results = [_result(run, with_evaluation(config, evaluate)) for evaluate in evaluations]
+    run.write_summary({**run.read_summary(), "results": results})
+
+
+def _record(
+    run: RunDirectory,
+    model: LanguageModel,
+    config: RunConfig,
+    corpus: Corpus,
+    device: torch.device,
+    measurement: Measurement,
+    step: int,
+) -> None:
+    begin = time.monotonic()
+    scored = score(model, corpus.ids(measurement.split), measurement, config.model.n_layer, device)
+    run.write_evaluation(
+        measurement,
+        {
+            "loss": scored.loss,
+            "tokens": scored.tokens,
+            "dropped": scored.dropped,
+            "cold_starts": scored.cold_starts,
+            "by_position": scored.by_position,
+            "checkpoint": "best",
+            "step": step,
+            "dtype": "fp32",
+            "device": str(device),
+            "seconds": time.monotonic() - begin,
+        },
+    )
+
+
+def _result(run: RunDirectory, config: RunConfig) -> Record:
+    """PPL init, PPL best and attention length: chosen on valid, reported on the split."""
+    split = config.evaluate.split
+    on_valid = {length: record["loss"] for length, record in _sweep(run, config, "valid").items()}
+    best = best_length(on_valid)
+    reported = _sweep(run, config, split)
+    return {
+        "evaluate": config.evaluate.model_dump(mode="json"),
+        "init": _read(run, training_regime(config, split)),
+        "best": reported[best],
+        "best_length": best,
+        "attention_length": shortest_length(on_valid, config.evaluate.tolerance),
+        "sweep": [
+            {
+                "attention_length": length,
+                "split": each,
+                "loss": record["loss"],
+                "tokens": record["tokens"],
+            }
+            for each in dict.fromkeys(("valid", split))
+            for length, record in _sweep(run, config, each).items()
+        ],
+        "by_position": _read(run, by_position(config, split)),
+    }
+
+
+def _sweep(run: RunDirectory, config: RunConfig, split: Split) -> dict[int, Record]:
+    return {
+        length: _read(run, at_attention_length(config, split, length))
+        for length in attention_lengths(config)
+    }
+
+
+def _read(run: RunDirectory, measurement: Measurement) -> Record:
+    record = run.read_evaluation(measurement)
+    assert record is not None, measurement.key
+    return record

@@ -1,0 +1,147 @@
+"""An experiment held against the disk: which runs there are and what each still needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from txlbench.config.catalogue import CORPORA
+from txlbench.config.counting import parameters, train_flops, train_targets
+from txlbench.config.expansion import Experiment
+from txlbench.config.measurements import all_measurements
+from txlbench.config.schema import EvaluateConfig, RunConfig
+from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.states import RunState
+
+SCHEMA = "txlbench.plan/1"
+BYTES_A_PARAMETER = 4 * (3 + 1)
+"""Of a run's checkpoints: weights and Adam's two moments in the last, weights in the best."""
+
+
+class Need(StrEnum):
+    """What a run lacks."""
+
+    NOTHING = "nothing"
+    EVALUATION = "evaluation"
+    TRAINING = "training"
+    RETRY = "retry"  # failed or diverged before; done again only when asked
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run, the labels that share it, and what it needs.
+
+    Attributes:
+        paper: the paper's numbers of its first label.
+        evaluations: every way in which a label measures it, each once.
+    """
+
+    id: str
+    labels: tuple[str, ...]
+    config: RunConfig
+    paper: Mapping[str, float | str]
+    evaluations: tuple[EvaluateConfig, ...]
+    directory: RunDirectory
+
+    @property
+    def title(self) -> str:
+        """How people see it: its label, with the seed."""
+        return f"{self.labels[0]} (seed {self.config.seed})"
+
+    def need(self) -> Need:
+        """What is missing on disk, as it is now."""
+        state = self.directory.current_state
+        if state.is_bad:
+            return Need.RETRY
+        summary = self.directory.read_summary()
+        if "training" not in summary:
+            return Need.TRAINING
+        known = [result["evaluate"] for result in summary.get("results", [])]
+        complete = all(each.model_dump(mode="json") in known for each in self.evaluations)
+        return Need.NOTHING if complete and self._has_records() else Need.EVALUATION
+
+    def _has_records(self) -> bool:
+        configs = [self.config.model_copy(update={"evaluate": e}) for e in self.evaluations]
+        return all(
+            self.directory.read_evaluation(measurement) is not None
+            for config in configs
+            for measurement in all_measurements(config)
+        )
+
+
+def make_plan(experiment: Experiment, directory: ExperimentDirectory) -> list[PlannedRun]:
+    """The distinct runs of an experiment in the order of its lines, seeds innermost."""
+    labels: dict[str, list[str]] = {}
+    evaluations: dict[str, list[EvaluateConfig]] = {}
+    first: dict[str, tuple[RunConfig, Mapping[str, float | str]]] = {}
+    for line in experiment.lines:
+        for identity, config in zip(line.run_ids, line.configs, strict=True):
+            first.setdefault(identity, (config, line.paper))
+            labels.setdefault(identity, []).append(line.label)
+            asked = evaluations.setdefault(identity, [])
+            if config.evaluate not in asked:
+                asked.append(config.evaluate)
+    return [
+        PlannedRun(
+            identity,
+            tuple(labels[identity]),
+            config,
+            paper,
+            tuple(evaluations[identity]),
+            directory.run(identity),
+        )
+        for identity, (config, paper) in first.items()
+    ]
+
+
+def describe_plan(runs: list[PlannedRun]) -> dict[str, Any]:
+    """The plan as `--dry-run --format json` prints it; what is unknown is null, with a reason."""
+    speeds = [speed for run in runs if (speed := _flops_a_second(run)) is not None]
+    speed = min(speeds) if speeds else None
+    return {"schema": SCHEMA, "runs": [_describe(run, speed) for run in runs]}
+
+
+def _describe(run: PlannedRun, speed: float | None) -> dict[str, Any]:
+    size = vocabulary_size(run)
+    known = parameters(run.config.model, size) if size else None
+    flops = train_flops(run.config, size) if size else None
+    seconds = flops / speed if flops and speed else None
+    reasons = {
+        "parameters": None if size else "the vocabulary is known once the corpus is prepared",
+        "estimated_seconds": None if seconds else "no run of this experiment is trained yet",
+    }
+    return {
+        "id": run.id,
+        "label": run.labels[0],
+        "labels": list(run.labels),
+        "seed": run.config.seed,
+        "state": run.directory.current_state,
+        "need": run.need(),
+        "parameters": known,
+        "train_tokens": train_targets(run.config),
+        "train_flops": flops,
+        "estimated_seconds": seconds,
+        "estimated_bytes": known * BYTES_A_PARAMETER if known else None,
+        "unknown": {name: reason for name, reason in reasons.items() if reason},
+    }
+
+
+def vocabulary_size(run: PlannedRun) -> int | None:
+    """From the catalogue, the level, or what an earlier attempt noted; None if unknown."""
+    corpus = run.config.corpus
+    if corpus.path is None and CORPORA[corpus.name].vocabulary_size is not None:
+        return CORPORA[corpus.name].vocabulary_size
+    if corpus.resolved_level == "byte":
+        return 256
+    noted = run.directory.read_facts().get("corpus", {}).get("vocabulary_size")
+    return noted if isinstance(noted, int) else None
+
+
+def _flops_a_second(run: PlannedRun) -> float | None:
+    """Of a trained run, as a guide for the others."""
+    training = run.directory.read_summary().get("training")
+    size = vocabulary_size(run)
+    if not training or size is None or run.directory.current_state is RunState.RUNNING:
+        return None
+    return train_flops(run.config, size) / max(training["seconds"], 1e-9)

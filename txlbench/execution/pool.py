@@ -1,0 +1,129 @@
+"""Runs as processes of their own, a few at a time; the parent only starts and watches them."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import IO
+
+from txlbench.execution.devices import Devices, worker_environment
+from txlbench.execution.job import Job
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.states import RunState
+
+POLL_SECONDS = 0.1
+GRACE_SECONDS = 60.0
+"""How long a run may take to write its checkpoint after it was asked to stop."""
+
+
+@dataclass
+class _Worker:
+    """A process, its job, the device it holds and the log it writes."""
+
+    job: Job
+    process: subprocess.Popen[str]
+    log: IO[str]
+
+
+class ProcessPool:
+    """Starts a process for each job, `devices.jobs` at once.
+
+    Args:
+        devices: where runs go and how many at once.
+        environment: what processes inherit; threads and allocator are set over it.
+    """
+
+    def __init__(self, devices: Devices, environment: Mapping[str, str]) -> None:
+        self._devices = devices
+        self._environment = worker_environment(devices.threads, environment)
+        self._running: list[_Worker] = []
+
+    def run(
+        self,
+        jobs: Iterable[Job],
+        ended: Callable[[Job, RunState], bool],
+        tick: Callable[[], None],
+    ) -> None:
+        """Runs all jobs; on any exception, an interrupt too, running ones are stopped first.
+
+        Args:
+            ended: told each outcome as it comes; False starts nothing further.
+            tick: called a few times a second.
+        """
+        waiting, open_ = list(jobs), True
+        try:
+            while self._running or (open_ and waiting):
+                while open_ and waiting and len(self._running) < self._devices.jobs:
+                    self._start(waiting.pop(0))
+                for worker in self._collect():
+                    open_ = ended(worker.job, _outcome(worker)) and open_
+                tick()
+                time.sleep(POLL_SECONDS)
+        finally:
+            self._stop_all()
+
+    def _start(self, job: Job) -> None:
+        taken = [worker.job.device for worker in self._running]
+        device = min(self._devices.names, key=taken.count)
+        placed = Job(job.directory, device, job.evaluations)
+        log = RunDirectory(job.directory).log_file.open("a")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "txlbench.execution.worker"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self._environment,
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which passes it on
+        )
+        assert process.stdin is not None
+        process.stdin.write(placed.to_json() + "\n")
+        process.stdin.flush()
+        self._running.append(_Worker(placed, process, log))
+
+    def _collect(self) -> list[_Worker]:
+        """Takes out the processes that have ended."""
+        over = [worker for worker in self._running if worker.process.poll() is not None]
+        self._running = [worker for worker in self._running if worker not in over]
+        for worker in over:
+            _close(worker)
+        return over
+
+    def _stop_all(self) -> None:
+        """Asks every process to write a checkpoint and end; kills those that do not."""
+        for worker in self._running:
+            worker.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        for worker in self._running:
+            try:
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+            _close(worker)
+            _outcome(worker)
+        self._running = []
+
+
+def _close(worker: _Worker) -> None:
+    assert worker.process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        worker.process.stdin.close()
+    worker.log.close()
+
+
+def _outcome(worker: _Worker) -> RunState:
+    """The state the run is in; a process that could not record its end is recorded here."""
+    run, code = RunDirectory(worker.job.directory), worker.process.returncode
+    state = run.state
+    if state.is_bad or state in (RunState.FINISHED, RunState.INTERRUPTED):
+        return state
+    how = f"signal {-code}" if code < 0 else f"exit status {code}"
+    name = signal.Signals(-code).name if code < 0 else "exit"
+    hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+    error = {"type": name, "message": f"ended by {how}{hint}", "where": "process"}
+    run.set_state(RunState.FAILED, error)
+    return RunState.FAILED

@@ -1,0 +1,130 @@
+"""The lines of the result table: each row's runs summarised over seeds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from txlbench.config.expansion import Line
+from txlbench.records.states import RunState
+from txlbench.reporting.outcome import Outcome
+from txlbench.reporting.results import NOT_RUN, Results, RunResult
+from txlbench.reporting.statistics import Estimate, estimate, paired_difference
+
+DID_NOT_TRAIN = "did not train: at the unigram level"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        runs: one a seed, those without numbers included.
+        reference: the table's first row, which differences are taken to; None for itself.
+    """
+
+    line: Line
+    runs: tuple[RunResult, ...]
+    reference: "Row | None" = None
+
+    @property
+    def label(self) -> str:
+        return self.line.label
+
+    @property
+    def first(self) -> RunResult:
+        """Any run: all have the same configuration but for the seed."""
+        return self.runs[0]
+
+    @property
+    def unit(self) -> str:
+        return self.first.unit
+
+    @property
+    def scored(self) -> tuple[RunResult, ...]:
+        """The runs that have numbers."""
+        return tuple(run for run in self.runs if run.outcome is not None)
+
+    @property
+    def did_train(self) -> bool:
+        """False where every run that has numbers stayed at the unigram level."""
+        return not self.scored or any(run.did_train for run in self.scored)
+
+    @property
+    def init(self) -> Estimate | None:
+        return estimate(list(self.values(init_loss).values()))
+
+    @property
+    def best(self) -> Estimate | None:
+        return estimate(list(self.values(best_loss).values()))
+
+    @property
+    def attention_length(self) -> Estimate | None:
+        return estimate([run.outcome.attention_length for run in self.scored if run.outcome])
+
+    def values(self, loss: Callable[[Outcome], float]) -> dict[int, float]:
+        """Seed -> a loss of its run as displayed: means are taken of what the table shows."""
+        return {
+            run.config.seed: run.displayed(loss(run.outcome)) for run in self.scored if run.outcome
+        }
+
+    def difference(self, loss: Callable[[Outcome], float]) -> Estimate | None:
+        """To the first row, paired by seed; None where the two cannot be compared."""
+        if self.reference is None or self.reference.unit != self.unit:
+            return None
+        if not (self.did_train and self.reference.did_train):
+            return None
+        return paired_difference(self.values(loss), self.reference.values(loss))
+
+    @property
+    def targets(self) -> int | None:
+        """Targets trained on by each run."""
+        counts = [run.training.get("targets_trained") for run in self.scored]
+        return next((count for count in counts if count is not None), None)
+
+    @property
+    def parameters(self) -> int | None:
+        counts = [run.facts.get("parameters") for run in self.runs]
+        return next((count for count in counts if count is not None), None)
+
+    @property
+    def state(self) -> str:
+        """What became of the runs: one word if the same of all, else counted."""
+        states = [run.state for run in self.runs]
+        if not self.did_train:
+            return "did not train"
+        if len(set(states)) == 1:
+            return states[0]
+        return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+
+    @property
+    def rank(self) -> int:
+        """Where the row stands: results first, then what has none, failures last."""
+        if self.scored:
+            return 0 if self.did_train else 1
+        bad = (RunState.FAILED, RunState.DIVERGED)
+        return 3 if any(run.state in bad for run in self.runs) else 2
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether no run of the row was ever started."""
+        return all(run.state == NOT_RUN for run in self.runs)
+
+
+def init_loss(outcome: Outcome) -> float:
+    return outcome.init.loss
+
+
+def best_loss(outcome: Outcome) -> float:
+    return outcome.best.loss
+
+
+def build_rows(results: Results) -> list[Row]:
+    """The table's rows: in the experiment's order, those without results after the others."""
+    rows: list[Row] = []
+    for line, runs in results.by_line():
+        rows.append(Row(line, runs, rows[0] if rows else None))
+    return sorted(rows, key=lambda row: row.rank)
+
+
+def units(rows: Sequence[Row]) -> list[str]:
+    """The units that occur, each of which gets columns of its own."""
+    return list(dict.fromkeys(row.unit for row in rows))

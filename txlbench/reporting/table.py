@@ -1,0 +1,176 @@
+"""The result table for people: one column a question, one row a line of the experiment."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from txlbench.config.units import shown
+from txlbench.reporting.notes import comparison_reference, notes
+from txlbench.reporting.outcome import Outcome
+from txlbench.reporting.provenance import Provenance, how_obtained
+from txlbench.reporting.results import Results
+from txlbench.reporting.rows import Row, best_loss, build_rows, init_loss, units
+from txlbench.reporting.statistics import Estimate
+
+EMPTY = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A header and a cell for each row; numbers are set flush right."""
+
+    header: str
+    cells: tuple[str, ...]
+    is_number: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.cells)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length, and lines below them.
+
+    Attributes:
+        footer: how the numbers were obtained, and warnings.
+        source: runs, commit and command.
+    """
+
+    columns: tuple[Column, ...]
+    footer: tuple[str, ...]
+    source: str
+
+    @property
+    def header(self) -> list[str]:
+        return [column.header for column in self.columns]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        return [list(cells) for cells in zip(*(c.cells for c in self.columns), strict=True)]
+
+
+def build_table(results: Results, provenance: Provenance) -> Table:
+    """The whole table in its human form; columns that are empty in every row are left out."""
+    rows = build_rows(results)
+    reference = comparison_reference(rows)
+    columns = [
+        *_configuration(rows),
+        *(column for unit in units(rows) for column in _results(rows, unit)),
+        _column("attention length", rows, _attention_length, is_number=True),
+        *_paper(rows),
+        _column("state", rows, lambda row: row.state),
+        _column("notes", rows, lambda row: "; ".join(notes(row, reference))),
+    ]
+    kept = tuple(column for column in columns if not column.is_empty)
+    return Table(kept, (*how_obtained(rows), *results.experiment.warnings), provenance.full)
+
+
+def for_terminal(table: Table, source: str) -> Table:
+    """A narrower form: what is the same in every row, and notes, become lines below."""
+    kept, same, below = [], [], []
+    for column in table.columns:
+        if column.header == "notes":
+            labels = table.columns[0].cells
+            below = [f"{a}: {b}" for a, b in zip(labels, column.cells, strict=True) if b]
+        elif len(column.cells) > 1 and len(set(column.cells)) == 1:
+            same.append(f"{column.header} {column.cells[0]}")
+        else:
+            kept.append(column)
+    alike = [f"In every row: {', '.join(same)}."] if same else []
+    return Table(tuple(kept), (*alike, *below, *table.footer), source)
+
+
+def _column(
+    header: str, rows: Sequence[Row], cell: Callable[[Row], str], is_number: bool = False
+) -> Column:
+    return Column(header, tuple(cell(row) for row in rows), is_number)
+
+
+def _configuration(rows: Sequence[Row]) -> list[Column]:
+    return [
+        _column("row", rows, lambda row: row.label),
+        _column("recurrence", rows, lambda row: _yes_no(row.first.config.train.recurrence)),
+        _column("encoding", rows, lambda row: row.first.config.model.encoding),
+        _column("loss", rows, lambda row: row.first.config.train.loss),
+        _column("targets trained", rows, lambda row: compact(row.targets), is_number=True),
+        _column("parameters", rows, lambda row: compact(row.parameters), is_number=True),
+        _column("n", rows, lambda row: str(len(row.scored)), is_number=True),
+    ]
+
+
+def _results(rows: Sequence[Row], unit: str) -> list[Column]:
+    """Init and best in one unit; rows of another unit stay empty there."""
+
+    def number(loss: Callable[[Outcome], float], pick: Callable[[Row], Estimate | None]) -> Column:
+        name = "init" if loss is init_loss else "best"
+        return _column(f"{unit} {name}", rows, lambda row: _in_unit(row, unit, pick), True)
+
+    def difference(loss: Callable[[Outcome], float]) -> Column:
+        name = "init" if loss is init_loss else "best"
+        return _column(f"Δ {unit} {name}", rows, lambda row: _difference(row, unit, loss), True)
+
+    return [
+        number(init_loss, lambda row: row.init),
+        difference(init_loss),
+        number(best_loss, lambda row: row.best),
+        difference(best_loss),
+    ]
+
+
+def _in_unit(row: Row, unit: str, pick: Callable[[Row], Estimate | None]) -> str:
+    """Mean and interval; in brackets where the model did not train, which is no result."""
+    found = pick(row)
+    if found is None or row.unit != unit:
+        return EMPTY
+    text = shown(found.mean, unit)
+    if found.half_width is not None:
+        text += f" ± {shown(found.half_width, unit)}"
+    return text if row.did_train else f"({text})"
+
+
+def _difference(row: Row, unit: str, loss: Callable[[Outcome], float]) -> str:
+    found = row.difference(loss)
+    if found is None or found.half_width is None or row.unit != unit:
+        return EMPTY
+    text = f"{shown(found.mean, unit, sign=True)} ± {shown(found.half_width, unit)}"
+    return text if found.is_resolved else f"{text} (not resolved)"
+
+
+def _attention_length(row: Row) -> str:
+    found = row.attention_length
+    if found is None:
+        return EMPTY
+    text = f"{found.mean:.0f}" if found.mean == round(found.mean) else f"{found.mean:.1f}"
+    return f"{text} ± {found.half_width:.1f}" if found.half_width else text
+
+
+def _paper(rows: Sequence[Row]) -> list[Column]:
+    """The paper's numbers, in columns of their own and under the paper's own units."""
+    names = dict.fromkeys(name for row in rows for name in row.line.paper)
+    return [
+        _column(
+            f"paper: {name}",
+            rows,
+            lambda row, name=name: _as_given(row.line.paper.get(name, EMPTY)),  # type: ignore[misc]
+            is_number=True,
+        )
+        for name in names
+    ]
+
+
+def _as_given(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.10g}"
+
+
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def compact(count: int | None) -> str:
+    """A count to three digits: 1.02M."""
+    if count is None:
+        return EMPTY
+    for size, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * size:  # what rounds up to the next suffix gets it
+            return f"{count / size:.3g}{suffix}"
+    return str(count)

@@ -1,0 +1,153 @@
+"""The training loop: steps, log lines, validations and checkpoints, nothing else."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from txlbench.config.schema import TrainConfig
+from txlbench.models.interface import View
+from txlbench.training.objective import scored_loss
+from txlbench.training.optimisation import apply_gradients, learning_rate
+from txlbench.training.precision import autocast
+from txlbench.training.state import Progress, TrainingState, empty_memories
+
+
+class Diverged(Exception):
+    """The loss or the gradient is no longer a finite number."""
+
+
+class BatchLike(Protocol):
+    """What the loop needs of a batch; see `txlbench.data.streams.Batch`."""
+
+    tokens: Tensor
+    targets: Tensor
+    scored: int
+    first: bool
+
+
+class BatchSource(Protocol):
+    """Batches by position, so that a step number is all that a resume needs."""
+
+    def __getitem__(self, step: int) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What happens around the steps; each is given by the caller.
+
+    Attributes:
+        log: called with a training line every log_interval steps.
+        validate: gives the validation loss in nats of the model as it stands.
+        save: called after each validation; True if it is the best so far.
+        should_stop: asked after every step; True ends the loop after a checkpoint.
+    """
+
+    log: Callable[[dict[str, float | int]], None]
+    validate: Callable[[], float]
+    save: Callable[[bool], None]
+    should_stop: Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What stays fixed during a training."""
+
+    train: TrainConfig
+    view: View
+    device: torch.device
+    precision: str
+
+
+def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks: Hooks) -> bool:
+    """Trains from `state.progress.step` to max_step; False if it was asked to stop before.
+
+    Raises:
+        Diverged: at the first step whose loss or gradient is not finite.
+    """
+    progress, config = state.progress, settings.train
+    state.model.train()
+    while progress.step < config.max_step:
+        batch = batches[progress.step]
+        if batch.first:
+            state.memories = empty_memories(state.model, config, settings.view)
+        _step(state, batch, settings)
+        if progress.step % config.log_interval == 0 or progress.step == config.max_step:
+            hooks.log(_log_line(progress, config))
+        if progress.step % config.eval_interval == 0 or progress.step == config.max_step:
+            _validate(state, hooks)
+        elif hooks.should_stop():
+            hooks.save(False)
+        if hooks.should_stop() and progress.step < config.max_step:
+            return False
+    return True
+
+
+def _step(state: TrainingState, batch: BatchLike, settings: Settings) -> None:
+    """One optimiser step on one batch, in `batch_chunk` parts whose losses add up."""
+    config, progress = settings.train, state.progress
+    count = batch.scored * len(batch.targets)
+    total = torch.zeros((), device=settings.device)
+    for index, (tokens, targets) in enumerate(_chunks(batch, config, settings.device)):
+        with autocast(settings.precision, settings.device):
+            loss, state.memories[index] = scored_loss(
+                state.model, tokens, targets, batch.scored, state.memories[index]
+            )
+        (loss / count).backward()
+        total += loss.detach()
+    loss_sum = total.item()
+    if not math.isfinite(loss_sum):
+        raise Diverged(f"the loss is {loss_sum} at step {progress.step + 1}")
+    norm = apply_gradients(state.optimiser, config, learning_rate(config, progress.step + 1)).item()
+    if not math.isfinite(norm):
+        raise Diverged(f"the gradient's norm is {norm} at step {progress.step + 1}")
+    progress.step += 1
+    progress.tokens += batch.tokens.numel()
+    progress.targets += count
+    progress.loss_sum += loss_sum
+    progress.loss_targets += count
+    progress.norm_sum += norm
+    progress.norm_steps += 1
+
+
+def _chunks(batch: BatchLike, config: TrainConfig, device: torch.device) -> Any:
+    """The rows of a batch in `batch_chunk` parts, on the device."""
+    tokens, targets = (
+        part.to(device, non_blocking=True).chunk(config.batch_chunk)
+        for part in (batch.tokens, batch.targets)
+    )
+    return zip(tokens, targets, strict=True)
+
+
+def _log_line(progress: Progress, config: TrainConfig) -> dict[str, float | int]:
+    """Means since the last line; the sums start again."""
+    line: dict[str, float | int] = {
+        "step": progress.step,
+        "tokens": progress.tokens,
+        "targets": progress.targets,
+        "train_loss": progress.loss_sum / progress.loss_targets,
+        "lr": learning_rate(config, progress.step),
+        "grad_norm": progress.norm_sum / progress.norm_steps,
+    }
+    progress.loss_sum, progress.loss_targets = 0.0, 0
+    progress.norm_sum, progress.norm_steps = 0.0, 0
+    return line
+
+
+def _validate(state: TrainingState, hooks: Hooks) -> None:
+    """Validates, remembers the best, and saves."""
+    progress = state.progress
+    state.model.eval()
+    loss = hooks.validate()
+    state.model.train()
+    if not math.isfinite(loss):
+        raise Diverged(f"the validation loss is {loss} at step {progress.step}")
+    progress.last_loss = loss
+    improved = progress.best_loss is None or loss < progress.best_loss
+    if improved:
+        progress.best_loss, progress.best_step = loss, progress.step
+    hooks.log({"step": progress.step, "tokens": progress.tokens, "valid_loss": loss})
+    hooks.save(improved)

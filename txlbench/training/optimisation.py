@@ -1,0 +1,37 @@
+"""Adam, its learning rate at every step, and clipping, as in the official scripts."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from txlbench.config.schema import TrainConfig
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """The rate of step 1, 2, ..., max_step: linear warm-up to lr, then a cosine towards zero.
+
+    The cosine runs over the steps after warm-up, so that there is no jump where they meet; the
+    official PyTorch code counts it from step zero (erratum E25). Both are equal without warm-up.
+    """
+    if step <= config.warmup_step:
+        return config.lr * step / config.warmup_step
+    after = max(1, config.max_step - config.warmup_step)
+    return config.lr * 0.5 * (1 + math.cos(math.pi * (step - 1 - config.warmup_step) / after))
+
+
+def build_optimiser(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.Adam:
+    """Adam with PyTorch's defaults (betas 0.9 and 0.999, epsilon 1e-8), in one kernel."""
+    return torch.optim.Adam(parameters, lr=config.lr, fused=True)
+
+
+def apply_gradients(optimiser: torch.optim.Optimizer, config: TrainConfig, rate: float) -> Tensor:
+    """Clips the global norm, takes one step at `rate`; returns the norm before clipping."""
+    parameters = [weight for group in optimiser.param_groups for weight in group["params"]]
+    norm = nn.utils.clip_grad_norm_(parameters, config.clip)
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.step()
+    optimiser.zero_grad()
+    return norm

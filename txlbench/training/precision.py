@@ -1,0 +1,34 @@
+"""Which number format a training computes in: fp32, or bf16 autocast where it is fast."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import torch
+
+from txlbench.config.schema import Precision
+
+
+def resolve_precision(asked: Precision, device: torch.device) -> str:
+    """`asked`, or for auto bf16 on devices that multiply bf16 matrices much faster: fp32 else.
+
+    That is: CUDA devices with bf16 units, and CPUs with AMX tiles.
+    """
+    if asked != "auto":
+        return asked
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return "bf16" if device.type == "cpu" and "amx_bf16" in _cpu_flags() else "fp32"
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """The context in which forward passes run; weights and positions stay float32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def _cpu_flags() -> set[str]:
+    """The processor's feature flags; empty where the system does not tell."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return set()
+    return next((set(line.split()) for line in lines if line.startswith("flags")), set())

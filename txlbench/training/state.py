@@ -1,0 +1,54 @@
+"""Everything that changes while a model trains, in one object."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from txlbench.config.schema import RunConfig, TrainConfig
+from txlbench.models.interface import LanguageModel, State, View
+
+
+@dataclass
+class Progress:
+    """How far a training has come; plain numbers, written to checkpoints as they are.
+
+    Attributes:
+        step: optimiser steps done; also the data position.
+        tokens: tokens read, segments' overlaps included.
+        targets: predictions trained on.
+        best_step, best_loss: of the lowest validation loss so far, in nats.
+        loss_sum, loss_targets, norm_sum, norm_steps: since the last log line.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    targets: int = 0
+    best_step: int | None = None
+    best_loss: float | None = None
+    last_loss: float | None = None
+    loss_sum: float = 0.0
+    loss_targets: int = 0
+    norm_sum: float = 0.0
+    norm_steps: int = 0
+
+
+@dataclass
+class TrainingState:
+    """Model, optimiser, the memory of each chunk of the batch, and progress."""
+
+    model: LanguageModel
+    optimiser: torch.optim.Optimizer
+    memories: list[State]
+    progress: Progress = field(default_factory=Progress)
+
+
+def training_view(config: RunConfig) -> View:
+    """How the model looks back in training: as configured, half loss overlapping segments."""
+    train, model = config.train, config.model
+    return View(train.memory, model.clamp_len, model.same_length, train.stride)
+
+
+def empty_memories(model: LanguageModel, train: TrainConfig, view: View) -> list[State]:
+    """One empty memory for each chunk of the batch."""
+    rows = train.batch_size // train.batch_chunk
+    return [model.initial_state(rows, view) for _ in range(train.batch_chunk)]
