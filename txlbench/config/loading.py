@@ -21,11 +21,19 @@ class _Loader(yaml.SafeLoader):
     """Plain data only, with floats as people write them: YAML 1.1 reads 1e-3 as a string."""
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"),
-    list("-+0123456789"),
-)
+class _Dumper(yaml.SafeDumper):
+    """Writes what `_Loader` reads: strings that it would take for floats are quoted."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+for _side in (_Loader, _Dumper):
+    _side.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"),
+        list("-+0123456789"),
+    )
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,11 @@ def parse_yaml(text: str, source: str) -> Document:
     return document
 
 
+def dump_yaml(value: Any) -> str:
+    """Plain data as text that `parse_yaml` reads back as the same data, keys in their order."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False)
+
+
 def read_yaml(path: Path) -> Document:
     """Parses the YAML file at `path`; UserError if it is missing, unreadable or not UTF-8."""
     try:
@@ -147,8 +160,8 @@ def _describe(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
         return f"{found!r} is not a section", "write keys below it"
     if isinstance(found, float) and not math.isfinite(found):
         return f"{found!r} found", "give a finite number"
-    rule = error["msg"].replace("tuple", "list").replace("dictionary", "mapping")
-    return f"{found!r} found", rule[0].lower() + rule[1:]
+    rule = error["msg"][0].lower() + error["msg"][1:]
+    return f"{found!r} found", rule.replace("tuple", "list").replace("dictionary", "mapping")
 
 
 def _fields_at(model: type[BaseModel], keys: Keys) -> list[str]:

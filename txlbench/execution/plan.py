@@ -7,10 +7,11 @@ from typing import Any
 
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.counting import parameters, train_flops, train_targets
-from txlbench.config.expansion import Experiment
+from txlbench.config.expansion import Experiment, load_experiment
 from txlbench.config.measurements import all_measurements
 from txlbench.config.schema import EvaluateConfig, RunConfig
-from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.execution.request import Request
+from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
 
@@ -68,6 +69,14 @@ class PlannedRun:
             for config in configs
             for measurement in all_measurements(config)
         )
+
+
+def open_experiment(request: Request) -> tuple[Experiment, ExperimentDirectory, list[PlannedRun]]:
+    """The experiment, its directory and its plan; touches no file."""
+    experiment = load_experiment(request.spec, request.overrides)
+    directory = ExperimentDirectory(request.out or RESULTS / experiment.name)
+    chosen = experiment.only(request.only) if request.only else experiment
+    return experiment, directory, make_plan(chosen, directory)
 
 
 def make_plan(experiment: Experiment, directory: ExperimentDirectory) -> list[PlannedRun]:

@@ -1,12 +1,12 @@
 """An experiment's directory: the effective experiment file, its runs, tables and figures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from txlbench.config.expansion import Experiment, load_experiment
+from txlbench.config.loading import dump_yaml
+from txlbench.errors import UserError
 from txlbench.files import write_text
 from txlbench.records.run_directory import RunDirectory
 
@@ -48,7 +48,7 @@ class ExperimentDirectory:
 
     def write_spec(self, experiment: Experiment) -> None:
         """Keeps the experiment file as it took effect, command-line settings included."""
-        write_text(self.spec_file, yaml.safe_dump(dict(experiment.raw), sort_keys=False))
+        write_text(self.spec_file, dump_yaml(dict(experiment.raw)))
 
     def read_spec(self) -> Experiment:
         return load_experiment(self.spec_file)
@@ -59,3 +59,22 @@ def find_experiments(results: Path) -> Iterator[ExperimentDirectory]:
     for path in sorted(results.iterdir()) if results.is_dir() else ():
         if (path / "spec.yaml").is_file():
             yield ExperimentDirectory(path)
+
+
+def experiments_at(paths: Sequence[Path]) -> list[ExperimentDirectory]:
+    """The experiments that `paths` name, each an experiment's directory or a folder of them.
+
+    Raises:
+        UserError: for a path that is neither; `results` is taken where none is given.
+    """
+    found: list[ExperimentDirectory] = []
+    for path in paths or [RESULTS]:
+        here = ExperimentDirectory(path)
+        experiments = [here] if here.spec_file.is_file() else list(find_experiments(path))
+        if not experiments:
+            raise UserError(
+                f"{path}: no experiment found",
+                "run one with `txlbench ablate`, or give the directory that holds its spec.yaml",
+            )
+        found += experiments
+    return found

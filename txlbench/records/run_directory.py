@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from txlbench.config.loading import read_yaml, validate
+from txlbench.config.loading import dump_yaml, read_yaml, validate
 from txlbench.config.measurements import Measurement
 from txlbench.config.schema import RunConfig
 from txlbench.errors import UserError
@@ -61,7 +59,7 @@ class RunDirectory:
     def write_config(self, config: RunConfig, paper: Mapping[str, Any], label: str) -> None:
         """Writes `config.yaml`: the resolved configuration, its label and the paper's numbers."""
         content = {"label": label, "paper": dict(paper), **config.model_dump(mode="json")}
-        write_text(self.path / "config.yaml", yaml.safe_dump(content, sort_keys=False))
+        write_text(self.path / "config.yaml", dump_yaml(content))
 
     def read_config(self) -> RunConfig:
         """The resolved configuration; UserError naming file and key if it is not one."""
@@ -98,12 +96,13 @@ class RunDirectory:
     def current_state(self) -> RunState:
         """The state, where a run that was left running by a process now gone is interrupted."""
         state = self.state
-        if state is RunState.RUNNING and not self._process_lives():
+        if state is RunState.RUNNING and not self.is_worked_on:
             return RunState.INTERRUPTED
         return state
 
-    def _process_lives(self) -> bool:
-        """Whether the process that works on the run exists; True where that cannot be told."""
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether the process that started the run lives; True on another host, as who can tell."""
         status = self.read_status()
         if status.get("host") != socket.gethostname() or not isinstance(status.get("pid"), int):
             return True

@@ -39,7 +39,7 @@ class Provenance:
     @property
     def short(self) -> str:
         """One line for the foot of a figure."""
-        commits = ", ".join(commit[:9] for commit in self.commits) or "unknown"
+        commits = ", ".join(map(_abbreviated, self.commits)) or "unknown"
         count = f"{len(self.run_ids)} run{'s' * (len(self.run_ids) != 1)}"
         seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}"
         return f"{self.experiment}  ·  commit {commits}  ·  {count}, {seeds}"
@@ -52,6 +52,11 @@ class Provenance:
         return (
             f"Experiment {self.experiment}; runs {runs}; commit {commits}; command: {self.command}"
         )
+
+
+def _abbreviated(commit: str) -> str:
+    """Nine digits, and the + of a checkout that was edited."""
+    return f"{commit[:9]}{'+' * commit.endswith('+')}"
 
 
 def _distinct(values: Iterable[str]) -> tuple[str, ...]:

@@ -145,4 +145,5 @@ def save(figure: Figure, stem: Path, title: str, provenance: Provenance) -> list
 
 def style() -> Any:
     """A context in which figures are drawn and saved."""
-    return mpl.rc_context({**mpl.rcParamsDefault, **STYLE, "backend": "agg"})
+    settings: dict[Any, Any] = {**mpl.rcParamsDefault, **STYLE, "backend": "agg"}
+    return mpl.rc_context(settings)

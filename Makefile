@@ -1,0 +1,44 @@
+# `make` lists the targets; each does its own set-up.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+PIP_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test test-full check figures clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## install into .venv; PIP_ARGS="..." passes arguments to pip
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "txlbench needs Python 3.11 or newer: make setup PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '.[sample,dev]'
+	@touch $@
+
+demo: $(READY)  ## train the paper's ablation in small on Wikipedia text; table and plots
+	$(BIN)/txlbench ablate experiments/quick.yaml
+
+test: $(READY)  ## the tests, under 6 minutes on two cores
+	$(BIN)/python -m pytest -n auto -q
+
+test-full: $(READY)  ## the long tests, under 20 minutes
+	$(BIN)/python -m pytest -q -m full
+
+check: $(READY)  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+figures: $(READY)  ## every table and figure of results/ again, without training
+	$(BIN)/txlbench figures
+
+clean:  ## remove what was built, never results/
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,120 @@
+"""Live progress of runs: a bar each on a terminal, plain lines elsewhere."""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from txlbench.execution.plan import PlannedRun
+from txlbench.files import last_json_line
+from txlbench.records.states import RunState
+
+if TYPE_CHECKING:
+    from txlbench.data.corpus import Corpus
+
+PLAIN_SECONDS = 10.0
+"""Between two lines of a run where there is no terminal."""
+SHOWN_STATES = (RunState.RUNNING, RunState.TRAINED)
+
+
+class ProgressDisplay:
+    """A `Watcher` that prints: step, loss in the corpus's unit, tokens/s and time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._runs: dict[str, PlannedRun] = {}
+        self._tasks: dict[str, TaskID] = {}
+        self._said: dict[str, tuple[float, str]] = {}
+        self._next_look = 0.0
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[detail]}"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=console,
+        )
+
+    def warn(self, message: str) -> None:
+        self._console.print(f"Warning: {message}", style="yellow", markup=False, highlight=False)
+
+    def corpus(self, corpus: "Corpus") -> None:
+        counts = ", ".join(f"{split} {count:,}" for split, count in corpus.tokens.items())
+        self._say(f"{corpus.name}: {counts} tokens, {len(corpus.vocabulary):,} symbols")
+        for warning in corpus.warnings:
+            self.warn(warning)
+
+    def start(self, waiting: Sequence[PlannedRun], finished: int, jobs: int) -> None:
+        done = f", {finished} done before" if finished else ""
+        self._say(f"{len(waiting)} runs, {jobs} at a time{done}")
+        self._runs = {run.id: run for run in waiting}
+        if self._console.is_terminal:
+            self._bars.start()
+
+    def tick(self) -> None:
+        """Looks at the running runs, about once a second."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + 1.0
+        for run in self._runs.values():
+            if run.directory.state in SHOWN_STATES:
+                self._show(run)
+
+    def ended(self, run: PlannedRun, state: RunState) -> None:
+        if run.id in self._tasks:
+            total = run.config.train.max_step
+            self._bars.update(self._tasks[run.id], completed=total, detail=str(state))
+            self._bars.stop_task(self._tasks[run.id])
+        error = run.directory.read_status().get("error")
+        why = f": {error['type']}: {error['message']}" if error else ""
+        self._say(f"{run.title}: {state}{why}")
+
+    def stop(self) -> None:
+        if self._console.is_terminal:
+            self._bars.stop()
+
+    def _show(self, run: PlannedRun) -> None:
+        line, timing = (
+            last_json_line(path) or {}
+            for path in (run.directory.metrics_file, run.directory.timings_file)
+        )
+        step, total = line.get("step", 0), run.config.train.max_step
+        detail = _detail(run, line, timing, step, total)
+        if self._console.is_terminal:
+            if run.id not in self._tasks:
+                self._tasks[run.id] = self._bars.add_task(run.title, total=total, detail="")
+            self._bars.update(self._tasks[run.id], completed=step, detail=detail)
+            return
+        said, before = self._said.get(run.id, (0.0, ""))
+        if step and detail != before and time.monotonic() - said > PLAIN_SECONDS:
+            self._said[run.id] = (time.monotonic(), detail)
+            self._say(f"{run.title}: {detail}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _detail(
+    run: PlannedRun, line: dict[str, Any], timing: dict[str, Any], step: int, total: int
+) -> str:
+    if step >= total:
+        return "measuring"
+    loss = line.get("train_loss", line.get("valid_loss"))
+    if loss is None:
+        return "starting"
+    speed = timing.get("tokens_per_second", 0.0)
+    unit = run.config.corpus.unit
+    value = loss / math.log(2) if unit == "bpc" else math.exp(min(loss, 700))
+    name = "train" if "train_loss" in line else "valid"
+    left = _left(run, step, total, speed)
+    return f"step {step}/{total}, {name} {value:.3f} {unit}, {speed:,.0f} tokens/s{left}"
+
+
+def _left(run: PlannedRun, step: int, total: int, speed: float) -> str:
+    if not speed:
+        return ""
+    train = run.config.train
+    seconds = (total - step) * train.batch_size * train.tgt_len / speed
+    return f", {int(seconds // 60)}:{int(seconds % 60):02d} left"

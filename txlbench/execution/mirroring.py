@@ -1,0 +1,62 @@
+"""The MLflow mirror as a process beside the runs, which never import mlflow themselves."""
+
+import contextlib
+import subprocess
+import sys
+from types import TracebackType
+from typing import Self
+
+from txlbench.records.experiment_directory import ExperimentDirectory
+
+
+class Mirror:
+    """Starts the mirror process and waits for its last delivery.
+
+    Its standard input is its lifeline: closing it asks for a final delivery, and so does the
+    parent's death.
+    """
+
+    def __init__(self, directory: ExperimentDirectory) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.finish()
+
+    def follow(self) -> None:
+        """Begins to deliver while runs go on; the second call changes nothing."""
+        if self._process is not None:
+            return
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "txlbench.tracking.mlflow_mirror",
+                str(self._directory.path),
+                "--follow",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def finish(self) -> str:
+        """Waits for what is left to be delivered; returns the mirror's complaint, if any."""
+        if self._process is None:
+            return ""
+        process, self._process = self._process, None
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdin = None
+        said, _ = process.communicate()
+        return said.strip()

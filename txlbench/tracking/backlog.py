@@ -1,0 +1,168 @@
+"""What MLflow already has of an experiment, noted beside the files; the rest is the backlog."""
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from txlbench.config.expansion import Experiment
+from txlbench.config.schema import RunConfig
+from txlbench.errors import UserError
+from txlbench.files import read_json, write_json
+from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.states import RunState
+from txlbench.tracking.store import Store, store_of
+
+NOTES = "mlflow.json"
+RUN_FILES = ("config.yaml", "facts.json", "summary.json", "error.txt")
+EXPERIMENT_FILES = ("spec.yaml", "table.csv", "table.md", "table.tex", "figures/*")
+
+
+@dataclass
+class Delivered:
+    """What a store has of one folder: a run's, or an experiment's for the parent run.
+
+    Attributes:
+        store: the store's URI.
+        token: names the MLflow run before it exists, so that one whose creation was not
+            acknowledged is found again instead of made twice.
+        run_id: the MLflow run.
+        offset: bytes of metrics.jsonl delivered.
+        status: MLflow's word for the run's state.
+        files: digest of each file as delivered.
+    """
+
+    store: str
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    run_id: str | None = None
+    offset: int = 0
+    status: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        """The MLflow run, which exists."""
+        assert self.run_id is not None
+        return self.run_id
+
+    @classmethod
+    def read(cls, folder: Path, store: Store) -> "Delivered":
+        """The notes in `folder`; empty ones if there are none, or none for this store."""
+        path = folder / NOTES
+        try:
+            found = cls(**read_json(path)) if path.exists() else None
+        except (UserError, TypeError):
+            found = None  # unreadable notes are no notes: all is delivered again
+        return found if found is not None and found.store == store.uri else cls(store.uri)
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / NOTES, asdict(self))
+
+    def changed(self, folder: Path, patterns: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
+        """(file, digest) of the files that the store lacks or has in another version."""
+        for path in files_of(folder, patterns):
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+            if self.files.get(str(path.relative_to(folder))) != digest:
+                yield path, digest
+
+
+def files_of(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """The files that go to MLflow as artifacts, in a fixed order."""
+    found = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+    return [path for path in found if path.is_file() and not path.name.startswith(".")]
+
+
+def mlflow_status(run: RunDirectory) -> str:
+    """MLflow's word for a run's state."""
+    state = run.current_state
+    if state.is_bad:
+        return "FAILED"
+    if state in (RunState.FINISHED, RunState.IMPORTED):
+        return "FINISHED"
+    is_open = state in (RunState.RUNNING, RunState.TRAINED) and run.is_worked_on
+    return "RUNNING" if is_open else "KILLED"
+
+
+def overall_status(runs: Iterable[RunDirectory]) -> str:
+    """The parent run's status: the worst that its children came to."""
+    found = {mlflow_status(run) for run in runs}
+    return next((s for s in ("RUNNING", "FAILED", "KILLED") if s in found), "FINISHED")
+
+
+def name_and_config(run: RunDirectory, experiment: Experiment) -> tuple[str, RunConfig]:
+    """What is varied in `run`, with its seed if there are several, and its configuration."""
+    for line in experiment.lines:
+        for identity, config in zip(line.run_ids, line.configs, strict=True):
+            if identity == run.id:
+                seed = f", seed {config.seed}" if len(line.configs) > 1 else ""
+                return f"{line.label}{seed}", config
+    return run.id, run.read_config()  # of a row that the experiment no longer has
+
+
+def started_runs(experiment: ExperimentDirectory) -> list[RunDirectory]:
+    """The runs that MLflow should list."""
+    return [run for run in experiment.runs() if run.state is not RunState.QUEUED]
+
+
+def end_of_metrics(run: RunDirectory) -> int:
+    """Bytes of whole lines; a last line that is still being written does not count."""
+    if not run.metrics_file.exists():
+        return 0
+    return run.metrics_file.read_bytes().rfind(b"\n") + 1
+
+
+def next_offset(run: RunDirectory, notes: Delivered) -> int | None:
+    """Where to read on in metrics.jsonl; None while lines that were delivered come again.
+
+    A run that continues from a checkpoint takes back the lines after it and writes the same
+    ones again. If the file then ends earlier, or other lines came, all are delivered again.
+    """
+    end = end_of_metrics(run)
+    if notes.offset > end:
+        return None if mlflow_status(run) == "RUNNING" else 0
+    if notes.offset and run.metrics_file.read_bytes()[notes.offset - 1 : notes.offset] != b"\n":
+        return 0
+    return notes.offset
+
+
+def lines_left(run: RunDirectory, notes: Delivered) -> int:
+    """Lines of metrics that the store lacks."""
+    if not run.metrics_file.exists():
+        return 0
+    return run.metrics_file.read_bytes()[notes.offset :].count(b"\n")
+
+
+def is_delivered(run: RunDirectory, notes: Delivered) -> bool:
+    """Whether the store has all there is of `run`."""
+    return (
+        notes.run_id is not None
+        and notes.status == mlflow_status(run)
+        and notes.offset == end_of_metrics(run)
+        and not any(notes.changed(run.path, RUN_FILES))
+    )
+
+
+def backlog(directory: Path) -> tuple[int, int]:
+    """How many runs, and how many metric lines of them, the store lacks."""
+    store = store_of(directory)
+    notes = [
+        (run, Delivered.read(run.path, store))
+        for run in started_runs(ExperimentDirectory(directory))
+    ]
+    waiting = [(run, note) for run, note in notes if not is_delivered(run, note)]
+    return len(waiting), sum(lines_left(run, note) for run, note in waiting)
+
+
+def nothing_to_deliver(directory: Path) -> bool:
+    """Whether the store of the experiment in `directory` has everything; imports no MLflow."""
+    store = store_of(directory)
+    experiment = ExperimentDirectory(directory)
+    parent = Delivered.read(directory, store)
+    if parent.run_id is None or any(parent.changed(directory, EXPERIMENT_FILES)):
+        return False
+    runs = [(run, Delivered.read(run.path, store)) for run in started_runs(experiment)]
+    if not all(is_delivered(run, notes) for run, notes in runs):
+        return False
+    return not store.lacks([parent.run_id, *(notes.run_id or "" for _, notes in runs)])
