@@ -6,11 +6,10 @@ from txlbench.config.schema import ModelConfig, RunConfig
 
 def parameters(config: ModelConfig, vocabulary_size: int) -> int:
     """Weights of the model, shared ones once; a test holds it against the built module."""
-    return (
-        _embedding_and_softmax(config, vocabulary_size)
-        + config.n_layer * _block(config)
-        + _positions(config)
-    )
+    outside = _embedding_and_softmax(config, vocabulary_size)
+    if config.is_recurrent:
+        return outside + _recurrent_layers(config)
+    return outside + config.n_layer * _block(config) + _positions(config)
 
 
 def _embedding_and_softmax(config: ModelConfig, vocabulary_size: int) -> int:
@@ -26,6 +25,13 @@ def _embedding_and_softmax(config: ModelConfig, vocabulary_size: int) -> int:
     softmax = sum(model * cluster.width for cluster, has_own in own if has_own)
     tails = len(clusters) - 1
     return tables + projections + softmax + vocabulary_size + tails * (embed + 1)
+
+
+def _recurrent_layers(config: ModelConfig) -> int:
+    size, layers = config.d_model, config.n_layer
+    if config.kind == "lstm":
+        return layers * (8 * size * size + 8 * size)
+    return layers * (3 * size * size + 3 * size) + 3 * size * size  # the first sees two inputs
 
 
 def _block(config: ModelConfig) -> int:
@@ -62,16 +68,22 @@ def train_flops(config: RunConfig, vocabulary_size: int) -> int:
     over M + (L + 1) / 2 keys. An adaptive softmax counts its head, and each tail in full.
     """
     model, train = config.model, config.train
+    tokens = train.batch_size * train.tgt_len * train.max_step
+    layers = _recurrent_layers(model) if model.is_recurrent else model.n_layer * _layer_work(config)
+    softmax = sum(
+        cluster.size * cluster.width + (model.d_model * cluster.width if model.div_val > 1 else 0)
+        for cluster in clusters_of(model, vocabulary_size)
+    )
+    return round(3 * 2 * tokens * (layers + softmax))
+
+
+def _layer_work(config: RunConfig) -> float:
+    """Multiplications of a transformer layer for one token, forward."""
+    model, train = config.model, config.train
     width, heads, length = model.d_model, model.n_head * model.head_size, train.tgt_len
     keys = train.memory + (length + 1) / 2
     projections = 4 * width * heads + 2 * width * model.inner_size
     memory = 2 * width * heads * train.memory / length
     content_and_values = 2 * keys * heads
     positions = keys * heads if model.is_relative else 0.0
-    layer = projections + memory + content_and_values + positions
-    softmax = sum(
-        cluster.size * cluster.width + (width * cluster.width if model.div_val > 1 else 0)
-        for cluster in clusters_of(model, vocabulary_size)
-    )
-    tokens = train.batch_size * length * train.max_step
-    return round(3 * 2 * tokens * (model.n_layer * layer + softmax))
+    return projections + memory + content_and_values + positions

@@ -123,7 +123,8 @@ def expand(document: Document, overrides: Iterable[str] = ()) -> Experiment:
         _apply_override(raw, override)
     file = validate(ExperimentFile, raw, document)
     base = {key: raw[key] for key in BASE_KEYS if key in raw}
-    validate(RunConfig, base, document) if not (file.rows or file.grid) else None
+    if not (file.rows or file.grid):
+        validate(RunConfig, base, document)
     lines, warnings = [], []
     for label, settings, row, keys in _rows(file, document):
         configs = tuple(
@@ -131,10 +132,10 @@ def expand(document: Document, overrides: Iterable[str] = ()) -> Experiment:
         )
         skipped = skipped_lengths(configs[0])
         if skipped:
+            longest = max(attention_lengths(configs[0]))
             warnings.append(
-                f"row '{label}': attention lengths {_join(skipped)} skipped, as "
-                f"{configs[0].model.encoding} has positions for "
-                f"{max(attention_lengths(configs[0]))} only"
+                f"row '{label}': attention lengths above {longest} are skipped, as "
+                f"{configs[0].model.encoding} has positions for {longest} only"
             )
         lines.append(Line(label, configs, row.paper, row.note))
     if not lines:
@@ -209,7 +210,7 @@ def _resolve(
     for key, value in settings.items():
         section, *below = key.split(".")
         if section not in BASE_KEYS:
-            raise document.error((*keys, key), "not a setting", suggestion(key, BASE_KEYS))
+            raise document.error((*keys, key), "not a setting", suggestion(section, BASE_KEYS))
         if not below and section != "corpus":
             raise document.error((*keys, key), "a whole section", f"set single keys: {key}.KEY")
         set_dotted(raw, key, value, document.where((*keys, key)))

@@ -25,7 +25,7 @@ def fingerprint(value: Any, length: int = 8) -> str:
 
 
 def run_id(config: RunConfig) -> str:
-    """`<encoding>-<rec|norec>-<loss>-s<seed>-<hash>`, the name of the run's directory.
+    """`<encoding or kind>-<rec|norec>-<loss>-s<seed>-<hash>`, the name of the run's directory.
 
     The hash covers corpus name, level and split rule, model, training and seed as resolved. It
     does not cover evaluation, paths, device, workers or logging: same identity, same run.
@@ -44,4 +44,4 @@ def run_id(config: RunConfig) -> str:
         }
     )
     recurrence = "rec" if config.train.recurrence else "norec"
-    return f"{config.model.encoding}-{recurrence}-{config.train.loss}-s{config.seed}-{digest}"
+    return f"{config.model.name}-{recurrence}-{config.train.loss}-s{config.seed}-{digest}"

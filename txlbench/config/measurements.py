@@ -112,7 +112,12 @@ def longest_window(config: RunConfig) -> int | None:
 
 
 def attention_lengths(config: RunConfig) -> tuple[int, ...]:
-    """The lengths swept: those asked for, or the one trained with; none the model cannot do."""
+    """The lengths swept: those asked for, or the one trained with; none the model cannot do.
+
+    A recurrent kind has no attention length: its state holds all that came before.
+    """
+    if config.model.is_recurrent:
+        return ()
     as_trained = config.train.memory if config.train.recurrence else config.train.tgt_len
     asked = config.evaluate.attention_lengths or (config.evaluate.mem_len or as_trained,)
     limit = longest_window(config)

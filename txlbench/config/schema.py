@@ -5,6 +5,8 @@ strictly (a string is not a number), and unknown keys are refused. `loading` tur
 one line with file, line number and remedy.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -26,7 +28,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     UNHASHED: ClassVar[frozenset[str]] = frozenset()
-    ADDED: ClassVar[dict[str, Any]] = {}
+    ADDED: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
 
 class CorpusConfig(Section):
@@ -82,6 +84,18 @@ class CorpusConfig(Section):
         return "90/5/5" if self.valid is None else "files"
 
 
+RECURRENT_KINDS = frozenset({"lstm", "qrnn"})
+"""Models whose hidden state is their memory."""
+
+ATTENTION_KEYS = frozenset(
+    {
+        *("encoding", "n_head", "d_head", "d_inner", "dropatt", "clamp_len", "same_length"),
+        *("untie_r", "pre_lnorm", "max_distance", "shaw_bias"),
+    }
+)
+"""Keys that mean nothing to a recurrent kind and are set to their defaults there."""
+
+
 class ModelConfig(Section):
     """The shared core's size, encoding and regularisation (paper section 3, official flags).
 
@@ -103,9 +117,25 @@ class ModelConfig(Section):
         shaw_bias: adds the content and position biases of the released code, which the paper's
             definition of Shaw's encoding does not have (erratum E9).
         init_std, proj_init_std: standard deviations of initial weights and projections.
+        kind: transformer, or lstm or qrnn, for which the keys of attention mean nothing.
+        dropoute: dropout of whole words of the embedding, as in AWD-LSTM.
+        dropouti, dropouth: of lstm and qrnn: dropout on the input and between layers; default
+            dropout.
+        wdrop: of lstm: dropout on the hidden-to-hidden weights.
+        variational: dropout masks are shared by all tokens of a segment; always so in lstm, qrnn.
     """
 
-    kind: Literal["transformer"] = "transformer"
+    ADDED = MappingProxyType(
+        {
+            "dropoute": 0.0,
+            "dropouti": None,
+            "dropouth": None,
+            "wdrop": 0.0,
+            "variational": False,
+        }
+    )
+
+    kind: Literal["transformer", "lstm", "qrnn"] = "transformer"
     encoding: str = "xl"
     n_layer: int = Field(4, ge=1)
     d_model: int = Field(128, ge=1)
@@ -126,6 +156,11 @@ class ModelConfig(Section):
     shaw_bias: bool = False
     init_std: float = Field(0.02, gt=0)
     proj_init_std: float = Field(0.01, gt=0)
+    dropoute: float = Field(0.0, ge=0, lt=1)
+    dropouti: float | None = Field(None, ge=0, lt=1)
+    dropouth: float | None = Field(None, ge=0, lt=1)
+    wdrop: float = Field(0.0, ge=0, lt=1)
+    variational: bool = False
 
     @field_validator("encoding")
     @classmethod
@@ -141,6 +176,8 @@ class ModelConfig(Section):
         if not isinstance(given, dict):
             return given
         filled = dict(given)
+        if filled.get("kind") in RECURRENT_KINDS:
+            filled = {key: value for key, value in filled.items() if key not in ATTENTION_KEYS}
         d_model, n_head = filled.get("d_model", 128), filled.get("n_head", 4)
         if isinstance(d_model, int) and isinstance(n_head, int) and n_head > 0:
             for key, value in {
@@ -169,6 +206,8 @@ class ModelConfig(Section):
                 f"div_val {self.div_val} leaves the last of {clusters} clusters no dimension of "
                 f"d_embed {self.embed_size}; lower div_val or drop a cutoff"
             )
+        if self.wdrop and self.kind != "lstm":
+            raise ValueError(f"wdrop goes with kind lstm, not {self.kind}")
         if self.shaw_bias and self.encoding != "shaw":
             raise ValueError(f"shaw_bias goes with encoding shaw, not {self.encoding}")
         return self
@@ -189,9 +228,29 @@ class ModelConfig(Section):
         return self.d_embed
 
     @property
+    def input_dropout(self) -> float:
+        """dropouti as resolved."""
+        return self.dropout if self.dropouti is None else self.dropouti
+
+    @property
+    def hidden_dropout(self) -> float:
+        """dropouth as resolved."""
+        return self.dropout if self.dropouth is None else self.dropouth
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the hidden state is the memory, as of lstm and qrnn."""
+        return self.kind in RECURRENT_KINDS
+
+    @property
+    def name(self) -> str:
+        """What sets the model apart: its encoding, or its kind."""
+        return self.kind if self.is_recurrent else self.encoding
+
+    @property
     def is_relative(self) -> bool:
         """Whether the encoding sees distances only, so that memory is coherent."""
-        return self.encoding in RELATIVE_ENCODINGS
+        return not self.is_recurrent and self.encoding in RELATIVE_ENCODINGS
 
 
 class TrainConfig(Section):

@@ -99,17 +99,21 @@ def _record(
 
 
 def _result(run: RunDirectory, config: RunConfig) -> Record:
-    """PPL init, PPL best and attention length: chosen on valid, reported on the split."""
+    """PPL init, PPL best and attention length: chosen on valid, reported on the split.
+
+    A model without attention has no length to choose: its best is its init.
+    """
     split = config.evaluate.split
-    on_valid = {length: record["loss"] for length, record in _sweep(run, config, "valid").items()}
-    best = best_length(on_valid)
-    reported = _sweep(run, config, split)
+    init = _read(run, training_regime(config, split))
+    sweeps = {each: _sweep(run, config, each) for each in dict.fromkeys(("valid", split))}
+    losses = {length: record["loss"] for length, record in sweeps["valid"].items()}
+    best = best_length(losses) if losses else None
     return {
         "evaluate": config.evaluate.model_dump(mode="json"),
-        "init": _read(run, training_regime(config, split)),
-        "best": reported[best],
+        "init": init,
+        "best": sweeps[split][best] if best else init,
         "best_length": best,
-        "attention_length": shortest_length(on_valid, config.evaluate.tolerance),
+        "attention_length": shortest_length(losses, config.evaluate.tolerance) if best else None,
         "sweep": [
             {
                 "attention_length": length,
@@ -117,8 +121,8 @@ def _result(run: RunDirectory, config: RunConfig) -> Record:
                 "loss": record["loss"],
                 "tokens": record["tokens"],
             }
-            for each in dict.fromkeys(("valid", split))
-            for length, record in _sweep(run, config, each).items()
+            for each, records in sweeps.items()
+            for length, record in records.items()
         ],
         "by_position": _read(run, by_position(config, split)),
     }

@@ -34,9 +34,20 @@ class Dropout(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         if not self.training or self.rate == 0:
             return values
+        return self.drop(values)
+
+    def drop(self, values: Tensor) -> Tensor:
+        """`values` times a mask."""
         if values.device.type != "cpu":
             return dropout(values, self.rate)
         return values * keep_mask(values, self.rate)
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+class VariationalDropout(Dropout):
+    """One mask for all tokens of a segment: [B, 1, D] (Gal & Ghahramani 2016)."""
+
+    def drop(self, values_BTD: Tensor) -> Tensor:
+        return values_BTD * super().drop(torch.ones_like(values_BTD[:, :1]))

@@ -6,6 +6,7 @@ from torch.nn.functional import embedding, linear
 
 from txlbench.config.clusters import Cluster, clusters_of
 from txlbench.config.schema import ModelConfig
+from txlbench.models.dropout import Dropout
 
 
 class Embedding(nn.Module):
@@ -18,6 +19,7 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.scale = config.d_model**0.5
+        self.word_dropout = Dropout(config.dropoute)
         self.clusters: list[Cluster] = clusters_of(config, vocabulary_size)
         separate = config.div_val > 1
         tables = self.clusters if separate else [Cluster(0, vocabulary_size, config.embed_size)]
@@ -31,13 +33,18 @@ class Embedding(nn.Module):
         )
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        """[B, T] token ids -> [B, T, D]."""
-        if len(self.tables) == 1:
-            hidden = embedding(tokens_BT, self.tables[0])
-            if len(self.projections):
-                hidden = linear(hidden, self.projections[0])
-            return hidden * self.scale
-        return self._by_cluster(tokens_BT.flatten()).view(*tokens_BT.shape, -1) * self.scale
+        """[B, T] token ids -> [B, T, D]; `dropoute` drops words wherever they stand."""
+        hidden_BTD = self._embed(tokens_BT) * self.scale
+        if not self.training or self.word_dropout.rate == 0:
+            return hidden_BTD
+        kept_V = self.word_dropout(self.tables[0].new_ones(self.clusters[-1].end))
+        return hidden_BTD * kept_V[tokens_BT][..., None]
+
+    def _embed(self, tokens_BT: Tensor) -> Tensor:
+        if len(self.tables) > 1:
+            return self._by_cluster(tokens_BT.flatten()).view(*tokens_BT.shape, -1)
+        hidden = embedding(tokens_BT, self.tables[0])
+        return linear(hidden, self.projections[0]) if len(self.projections) else hidden
 
     def _by_cluster(self, tokens: Tensor) -> Tensor:
         rows: Tensor | None = None

@@ -3,7 +3,16 @@
 from txlbench.config.schema import ModelConfig
 from txlbench.models.initialisation import initialise
 from txlbench.models.interface import LanguageModel
-from txlbench.models.transformer import Transformer
+from txlbench.registry import Registry
+
+MODELS = Registry(
+    "kind of model",
+    {
+        "transformer": "txlbench.models.transformer:Transformer",
+        "lstm": "txlbench.models.lstm:LSTM",
+        "qrnn": "txlbench.models.qrnn:QRNN",
+    },
+)
 
 
 def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
@@ -12,6 +21,6 @@ def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
     Args:
         vocabulary_size: V, a fact of the corpus and not of the configuration.
     """
-    model = Transformer(config, vocabulary_size)
+    model: LanguageModel = MODELS.load(config.kind)(config, vocabulary_size)
     initialise(model, config)
     return model
