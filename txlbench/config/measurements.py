@@ -128,6 +128,8 @@ def attention_lengths(config: RunConfig) -> tuple[int, ...]:
 
 def skipped_lengths(config: RunConfig) -> tuple[int, ...]:
     """The lengths asked for that this model has no positions for."""
+    if config.model.is_recurrent:
+        return ()
     done = attention_lengths(config)
     return tuple(length for length in config.evaluate.attention_lengths if length not in done)
 
