@@ -61,9 +61,12 @@ def test_list_shows_names_levels_and_what_is_prepared(folder):
     call("prepare", "enwiki-sample")
     after = call("list").output
     (line,) = [line for line in before.splitlines() if line.startswith("enwiki-sample")]
-    assert line.split() == ["enwiki-sample", "byte", "256", "symbols", "not", "prepared", "yet"]
-    assert after == before.replace("not prepared yet", "prepared")
-    assert "267,735 symbols" in after
+    assert " ".join(line.split()) == (
+        "enwiki-sample byte 256 symbols 5,480,771 tokens in train not prepared yet"
+    )
+    assert after == before.replace("not prepared yet", "prepared", 1)
+    assert "wt103            word    267,735 symbols  103,227,021 tokens in train  not" in after
+    assert "text8            char         27 symbols            ? tokens in train  not" in after
 
 
 def test_prepare_says_how_much_and_where(folder):
@@ -93,6 +96,11 @@ def test_the_unigram_loss_of_words_is_shown_as_perplexity(folder):
     (folder / "words.txt").write_text("word\n" * 1000)
     output = call("show", "words.txt", "--level", "word").stdout
     assert "unigram ppl  train 2.000  valid 2.000  test 2.000" in output
+
+
+def test_show_says_what_sets_a_corpus_of_the_catalogue_apart(folder):
+    output = call("show", "enwiki-sample").stdout
+    assert output.splitlines()[-1] == "note         6 MB of Wikipedia XML, no download"
 
 
 def test_warnings_go_to_the_error_stream(folder):

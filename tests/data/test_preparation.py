@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from txlbench.config.catalogue import CORPORA
 from txlbench.config.schema import CorpusConfig
 from txlbench.data import building
 from txlbench.data.preparation import find_prepared, prepare
@@ -232,9 +233,16 @@ def test_a_full_disk_is_named_with_the_way_out(config, monkeypatch, data_directo
     assert [p for p in data_directory.iterdir() if p.name != "checksums"] == []
 
 
-def test_a_published_corpus_without_a_loader_says_what_to_do():
-    with pytest.raises(UserError, match="'wt103' cannot be prepared by name; give the path"):
-        prepare(CorpusConfig(name="wt103"))
+def test_a_corpus_without_a_loader_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(CORPORA, "new", CORPORA["wt2"])
+    with pytest.raises(UserError, match="'new' cannot be prepared by name; give the path"):
+        prepare(CorpusConfig(name="new"))
+
+
+def test_unk_that_train_has_too_is_nothing_to_warn_about(config):
+    corpus = prepare(config("a <unk>", "a b", "a c", level="word"))
+    assert corpus.unknown == {"valid": 1, "test": 1}
+    assert corpus.warnings == ()
 
 
 def test_a_text_takes_no_file_instead(config, tmp_path):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,18 +19,23 @@ VOCABULARY = 13
 ENCODINGS.register("key-decay", "tests.models.plugin_encoding:KeyDecayEncoding")
 
 
-def transformer(encoding: str, **settings: Any) -> Transformer:
-    """A small transformer in float64, evaluation mode, with weights large enough to matter."""
-    sizes = {"n_layer": 2, "d_model": 12, "n_head": 2, "d_head": 5, "d_inner": 16}
-    if encoding in ("shaw", "al-rfou"):
-        sizes["max_distance"] = 40
-    config = ModelConfig.model_validate({"encoding": encoding, **sizes, "dropout": 0.0, **settings})
+def small(**settings: Any) -> Any:
+    """A small model in float64, evaluation mode, with weights large enough to matter."""
+    config = ModelConfig.model_validate({"n_layer": 2, "d_model": 12, "dropout": 0.0, **settings})
     torch.manual_seed(1)
     model = build_model(config, VOCABULARY).double().eval()
     return strengthened(model)
 
 
-def strengthened(model: Transformer) -> Transformer:
+def transformer(encoding: str, **settings: Any) -> Transformer:
+    """A small transformer with this encoding."""
+    sizes = {"n_head": 2, "d_head": 5, "d_inner": 16}
+    if encoding in ("shaw", "al-rfou"):
+        sizes["max_distance"] = 40
+    return small(encoding=encoding, **{**sizes, **settings})
+
+
+def strengthened(model: Any) -> Any:
     """Draws every weight anew: initial weights leave attention flat and biases zero."""
     for name, parameter in model.named_parameters():
         centre = 1.0 if name.endswith("norm.weight") else 0.0
@@ -44,13 +50,14 @@ class Subject:
     Attributes:
         build: makes one from settings of the model's configuration.
         relative: it sees distances only, so that where segments are cut does not matter.
-        windowed: it sees a number of keys that mem_len and same_length decide.
+        attends: it sees keys, as many as mem_len and same_length decide; else it reads on from
+            a state that holds all that came before.
     """
 
     name: str
     build: Callable[..., Any]
     relative: bool
-    windowed: bool = True
+    attends: bool = True
 
 
 def _encoding(name: str, relative: bool, label: str = "", **fixed: Any) -> Subject:
@@ -67,10 +74,14 @@ SUBJECTS = [
     _encoding("absolute", relative=False),
     _encoding("al-rfou", relative=False),
     _encoding("key-decay", relative=True),
+    *(
+        Subject(kind, partial(small, kind=kind), relative=True, attends=False)
+        for kind in ("lstm", "qrnn")
+    ),
 ]
 RELATIVE = [subject for subject in SUBJECTS if subject.relative]
 NOT_RELATIVE = [subject for subject in SUBJECTS if not subject.relative]
-WINDOWED = [subject for subject in SUBJECTS if subject.windowed]
+ATTENDING = [subject for subject in SUBJECTS if subject.attends]
 
 
 def text(length: int, batch: int = 1, seed: int = 5) -> Tensor:

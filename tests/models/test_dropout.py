@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.models.subjects import stream_losses, text, transformer
+from tests.models.subjects import small, stream_losses, text, transformer
 from txlbench import seeding
-from txlbench.models.dropout import Dropout, keep_mask
+from txlbench.models.dropout import Dropout, VariationalDropout, keep_mask
 from txlbench.models.interface import View
 
 SIZE = 200_000
@@ -59,10 +59,61 @@ def test_gradients_pass_where_values_do():
     assert torch.equal(values.grad, torch.where(dropped == 0, 0.0, 2.0))
 
 
+def test_a_variational_mask_is_shared_by_all_tokens_and_not_by_streams():
+    dropped = VariationalDropout(0.5)(torch.ones(3, 5, 64))
+    assert torch.equal(dropped, dropped[:, :1].expand(-1, 5, -1))
+    assert not torch.equal(dropped[0], dropped[1])
+    assert set(dropped.flatten().tolist()) == {0.0, 2.0}
+
+
+def test_a_word_is_dropped_wherever_it_stands():
+    model, tokens = transformer("xl", dropoute=0.5).train(), text(40, batch=2)
+    exact = model.eval().embedding(tokens)
+    dropped = model.train().embedding(tokens)
+    factor = dropped / exact
+    assert torch.allclose(factor, factor[..., :1].expand_as(factor))
+    by_word = [set(factor[tokens == word].flatten().round().tolist()) for word in tokens.unique()]
+    assert all(len(factors) == 1 for factors in by_word)
+    assert set.union(*by_word) == {0.0, 2.0}
+
+
+def test_the_sites_of_awd_lstm():
+    rates = {"dropout": 0.1, "dropoute": 0.2, "dropouti": 0.3, "dropouth": 0.4, "wdrop": 0.5}
+    model = small(kind="lstm", n_layer=2, **rates).train()
+    found = {name: part.rate for name, part in model.named_modules() if isinstance(part, Dropout)}
+    assert found == {
+        "embedding.word_dropout": 0.2,
+        "dropout_input": 0.3,
+        "dropout_hidden": 0.4,
+        "dropout_output": 0.1,
+        "layers.0.weight_drop": 0.5,
+        "layers.1.weight_drop": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        "embedding.word_dropout",
+        "dropout_input",
+        "dropout_hidden",
+        "dropout_output",
+        "layers.1.weight_drop",
+    ],
+)
+def test_each_site_of_awd_lstm_is_used(site: str):
+    model, tokens, view = small(kind="lstm").train(), text(13), View(mem_len=1)
+    exact, _ = stream_losses(model, tokens, [12], view)
+    model.get_submodule(site).rate = 0.5
+    dropped, _ = stream_losses(model, tokens, [12], view)
+    assert not torch.equal(exact, dropped)
+
+
 def test_every_site_of_the_official_code_drops():
     """Embedding, R, attention output, feed-forward hidden and output, last hidden states."""
     model = transformer("xl", n_layer=1, dropout=0.2, dropatt=0.3).train()
-    rates = {name: part.rate for name, part in model.named_modules() if isinstance(part, Dropout)}
+    parts = [(name, part) for name, part in model.named_modules() if isinstance(part, Dropout)]
+    rates = {name: part.rate for name, part in parts if part.rate > 0}
     assert rates == {
         "dropout_input": 0.2,
         "encoding.dropout": 0.2,

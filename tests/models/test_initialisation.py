@@ -12,6 +12,7 @@ from txlbench.models.factory import build_model
 
 SIZES = {"n_layer": 2, "d_model": 96, "n_head": 4, "d_inner": 200, "init_std": 0.03}
 ZERO, DRAWN, NORM, PROJECTION = (0.0, 0.0), (0.0, 0.03), (1.0, 0.03), (0.0, 0.007)
+UNIFORM = (0.0, (96 * 3) ** -0.5)  # between -1/sqrt(d_model) and 1/sqrt(d_model)
 
 KINDS = {
     r"embedding\.tables\.\d+": DRAWN,
@@ -26,6 +27,7 @@ KINDS = {
     r"encoding\.r_net\.\d\.weight": DRAWN,
     r"encoding\.(u|v|table|content_bias)": DRAWN,
     r"encoding\.distance_bias": ZERO,
+    r"layers\.\d\.[wb]_(ih|hh|gates)": UNIFORM,
 }
 
 
@@ -38,6 +40,8 @@ KINDS = {
         {"encoding": "shaw", "max_distance": 40, "shaw_bias": True},
         {"encoding": "absolute"},
         {"encoding": "al-rfou", "max_distance": 40},
+        {"kind": "lstm"},
+        {"kind": "qrnn"},
     ],
     ids=str,
 )

@@ -38,17 +38,21 @@ def list_corpora() -> None:
     from txlbench.data.preparation import find_prepared
 
     for name, facts in CORPORA.items():
-        size = "?" if facts.vocabulary_size is None else f"{facts.vocabulary_size:,}"
-        if name not in CORPUS_LOADERS:
-            state = "give the path of its text"
-        else:
-            state = "prepared" if find_prepared(CorpusConfig(name=name)) else "not prepared yet"
-        click.echo(f"{name:<16} {facts.level:<5} {size:>9} symbols  {state}")
+        corpus = find_prepared(CorpusConfig(name=name)) if name in CORPUS_LOADERS else None
+        symbols = len(corpus.vocabulary) if corpus else facts.vocabulary_size
+        tokens = corpus.tokens["train"] if corpus else facts.train_tokens
+        state = "prepared" if corpus else "not prepared yet"
+        click.echo(
+            f"{name:<16} {facts.level:<5} {_number(symbols):>9} symbols "
+            f"{_number(tokens):>12} tokens in train  {state}"
+        )
 
 
 @data.command()
 @click.argument("name")
-@click.option("--from-file", type=click.Path(path_type=Path), help="A copy of what is fetched.")
+@click.option(
+    "--from-file", type=click.Path(path_type=Path), help="What is fetched, or its folder."
+)
 @level_option
 def prepare(name: str, from_file: Path | None, level: Level | None) -> None:
     """Prepare a corpus, or find it prepared already, and say where it lies."""
@@ -77,6 +81,8 @@ def show(name: str, level: Level | None) -> None:
         "directory": corpus.directory,
     }.items():
         click.echo(f"{key:<12} {value}")
+    if name in CORPORA:
+        click.echo(f"{'note':<12} {CORPORA[name].note}")
 
 
 @data.command()
@@ -131,6 +137,10 @@ def _refuse_foreign(out: Path) -> None:
         with out.open("rb") as file:
             if file.read(len(NUMPY_MAGIC)) != NUMPY_MAGIC:
                 raise UserError(f"{out}: exists and is not an array", "choose another name")
+
+
+def _number(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
 
 
 def _in_unit(loss: float, unit: str) -> float:

@@ -57,17 +57,27 @@ def cli() -> None:
 def main() -> None:
     """Entry point: runs `cli`, prints errors as one line and exits with the status they mean."""
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(prog_name="txlbench", standalone_mode=False)
     except UserError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(ExitStatus.USAGE)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        sys.exit(ExitStatus.USAGE)
+    except click.ClickException as error:
+        click.echo(f"Error: {_one_line(error)}", err=True)
         sys.exit(ExitStatus.USAGE)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(ExitStatus.INTERRUPTED)
     sys.exit(status if isinstance(status, int) else ExitStatus.DONE)
+
+
+def _one_line(error: click.ClickException) -> str:
+    """What is wrong, and which --help tells more."""
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    context = getattr(error, "ctx", None)
+    return f"{message}; see '{context.command_path} --help'" if context else message
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ class ProgressDisplay:
 
     def start(self, waiting: Sequence[PlannedRun], finished: int, jobs: int) -> None:
         done = f", {finished} done before" if finished else ""
-        self._say(f"{len(waiting)} runs, {jobs} at a time{done}")
+        self._say(
+            f"{len(waiting)} runs, {jobs} at a time{done}" if waiting else f"nothing to run{done}"
+        )
         self._runs = {run.id: run for run in waiting}
         if self._console.is_terminal:
             self._bars.start()

@@ -31,24 +31,74 @@ class CorpusFacts:
         vocabulary_size: number of token types, None where only the prepared corpus knows it.
         train_tokens: tokens of the training split, None where only the prepared corpus knows it.
         split_rule: how the splits come about; part of a run's identity.
+        valid_tokens, test_tokens: as train_tokens.
+        note: what sets this corpus apart, half a sentence.
     """
 
     level: Level
     vocabulary_size: int | None
     train_tokens: int | None
     split_rule: str
+    valid_tokens: int | None = None
+    test_tokens: int | None = None
+    note: str = ""
+
+    @property
+    def tokens(self) -> dict[str, int | None]:
+        """Tokens by split."""
+        return {"train": self.train_tokens, "valid": self.valid_tokens, "test": self.test_tokens}
 
 
+# Vocabulary sizes and counts are the published ones. The parameter counts of the official models
+# fit these vocabularies exactly.
 CORPORA: dict[str, CorpusFacts] = {
-    "enwiki-sample": CorpusFacts("byte", 256, 5_480_771, "90/5/5"),
-    # The published vocabulary: the parameter count of the base model fits it exactly.
-    "wt103": CorpusFacts("word", 267_735, 103_227_021, "published"),
+    "enwiki-sample": CorpusFacts(
+        "byte", 256, 5_480_771, "90/5/5", 304_487, 304_488, "6 MB of Wikipedia XML, no download"
+    ),
+    "enwiki-words": CorpusFacts(
+        level="word",
+        vocabulary_size=12_742,
+        train_tokens=470_941,
+        split_rule="90/5/5 by articles",
+        valid_tokens=23_302,
+        test_tokens=28_681,
+        note="the same articles as words, no download",
+    ),
+    "wt103": CorpusFacts(
+        "word", 267_735, 103_227_021, "published", 217_646, 245_569, "WikiText-103"
+    ),
+    "wt2": CorpusFacts("word", 33_278, 2_088_628, "published", 217_646, 245_569, "WikiText-2"),
+    "enwik8": CorpusFacts(
+        "byte", 256, 90_000_000, "90M/5M/5M", 5_000_000, 5_000_000, "all bytes of Wikipedia XML"
+    ),
+    "enwik8-official": CorpusFacts(
+        "byte", 204, None, "90M/5M/5M, no newlines", note="enwik8 as the released code reads it"
+    ),
+    "text8": CorpusFacts(
+        "char", 27, None, "90M/5M/5M, stripped", note="Wikipedia in letters and spaces"
+    ),
+    "lm1b": CorpusFacts(
+        "word", 793_470, None, "heldout-00000, shuffled", note="one <S> between sentences"
+    ),
+    "lm1b-tf": CorpusFacts(
+        "word", 793_470, None, "heldout-00000, shuffled, <S> <S>", note="two <S> between sentences"
+    ),
+    "ptb": CorpusFacts("word", 10_000, 929_589, "published", 73_760, 82_430, "Penn Treebank"),
 }
 
 CORPUS_LOADERS = Registry(
     "corpus",
     {
         "enwiki-sample": "txlbench.data.enwiki_sample:EnwikiSample",
+        "enwiki-words": "txlbench.data.enwiki_words:EnwikiWords",
+        "wt103": "txlbench.data.wikitext:WikiText103",
+        "wt2": "txlbench.data.wikitext:WikiText2",
+        "enwik8": "txlbench.data.enwik8:Enwik8",
+        "enwik8-official": "txlbench.data.enwik8:OfficialEnwik8",
+        "text8": "txlbench.data.text8:Text8",
+        "lm1b": "txlbench.data.lm1b:BillionWords",
+        "lm1b-tf": "txlbench.data.lm1b:BillionWordsTensorFlow",
+        "ptb": "txlbench.data.ptb:PennTreebank",
     },
 )
 """Corpora that the data package can prepare by name; a corpus with a `path` needs no entry."""

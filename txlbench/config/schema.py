@@ -270,9 +270,16 @@ class TrainConfig(Section):
         log_interval, eval_interval: steps between log lines, and between validations.
         eval_tokens: targets of each validation, spread evenly over valid; null for all.
         precision: fp32, bf16 (autocast), or auto: bf16 where the device is fast at it.
+        average_from: share of the steps after which weights are averaged, and the average is
+            what is validated and kept; null for no averaging.
+        aux_layers: Al-Rfou's auxiliary loss of intermediate layers: layer k of n predicts the
+            targets too, until k / 2n of the training is done.
+        aux_positions: with half loss, the other positions are trained on too, as an auxiliary
+            loss that is not reported (Al-Rfou's "multiple positions").
     """
 
     UNHASHED = frozenset({"log_interval"})
+    ADDED = MappingProxyType({"average_from": None, "aux_layers": False, "aux_positions": False})
 
     tgt_len: int = Field(64, ge=1)
     mem_len: int | None = Field(None, ge=0)
@@ -288,6 +295,9 @@ class TrainConfig(Section):
     eval_interval: int = Field(200, ge=1)
     eval_tokens: int | None = Field(None, ge=1)
     precision: Precision = "auto"
+    average_from: float | None = Field(None, ge=0, lt=1)
+    aux_layers: bool = False
+    aux_positions: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -315,6 +325,8 @@ class TrainConfig(Section):
                 f"warmup_step {self.warmup_step} is beyond max_step {self.max_step}; "
                 "the learning rate would never be reached"
             )
+        if self.aux_positions and self.loss == "full":
+            raise ValueError("aux_positions goes with loss half: full loss trains on all positions")
         return self
 
     @property

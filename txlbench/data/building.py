@@ -16,8 +16,8 @@ from txlbench.config.schema import Split
 from txlbench.data.corpus import SCHEMA, ids_file
 from txlbench.data.source import Source
 from txlbench.data.text import Text
-from txlbench.data.unigram import unigram_losses
-from txlbench.data.vocabulary import Vocabulary
+from txlbench.data.unigram import Counts, unigram_losses
+from txlbench.data.vocabulary import UNKNOWN, Vocabulary
 from txlbench.errors import UserError
 from txlbench.files import write_json
 
@@ -54,6 +54,12 @@ def build(source: Source, checksum: str, directory: Path, scratch: Path) -> None
     if source.checksum() != checksum:
         raise UserError(f"{texts['train'].path}: changed while it was read", "run again")
     _check_lengths(texts, encoded)
+    counts = {split: part.counts for split, part in encoded.items()}
+    warnings = [
+        *source.review(vocabulary, counts),
+        *_unknown_warnings(unknown, vocabulary, counts),
+        *_identity_warnings(encoded),
+    ]
     vocabulary.save(directory / "vocabulary.json")
     content = {
         "schema": SCHEMA,
@@ -62,9 +68,9 @@ def build(source: Source, checksum: str, directory: Path, scratch: Path) -> None
         "split_rule": source.split_rule,
         "dtype": vocabulary.dtype.str,
         "tokens": {split: part.tokens for split, part in encoded.items()},
-        "unigram": unigram_losses({split: part.counts for split, part in encoded.items()}),
+        "unigram": unigram_losses(counts),
         "unknown": {split: symbols.total() for split, symbols in unknown.items()},
-        "warnings": [*_unknown_warnings(unknown), *_identity_warnings(encoded)],
+        "warnings": warnings,
     }
     write_json(directory / "corpus.json", content)
 
@@ -116,7 +122,12 @@ def _check_lengths(texts: Mapping[Split, Text], encoded: Mapping[Split, EncodedS
             )
 
 
-def _unknown_warnings(unknown: Mapping[Split, Counter[str]]) -> list[str]:
+def _unknown_warnings(
+    unknown: Mapping[Split, Counter[str]], vocabulary: Vocabulary, counts: Counts
+) -> list[str]:
+    """About symbols that became `<unk>`, unless train has it too, so that it is learned."""
+    if UNKNOWN in vocabulary.index and counts["train"][vocabulary.index[UNKNOWN]]:
+        return []
     return [
         f"{split} has {symbols.total():,} tokens ({len(symbols):,} distinct, such as "
         f"{next(iter(symbols))!r}) that train lacks; they became <unk>, which is never trained"

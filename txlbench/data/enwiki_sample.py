@@ -39,13 +39,17 @@ class EnwikiSample(Source):
         return SHA256
 
     def texts(self, scratch: Path) -> Mapping[Split, Text]:
+        return cut(self.xml(scratch), self.level)
+
+    def xml(self, scratch: Path) -> Path:
+        """The decompressed sample, unpacked to `scratch` and checked."""
         path = self.from_file or _packaged()
         text = scratch / "enwiki-sample.xml"
         found = _unpack(path, text)
         if found != SHA256:
             remedy = "give another copy" if self.from_file else REMEDY
             raise UserError(f"{path}: SHA-256 of the text is {found}, not {SHA256}", remedy)
-        return cut(text, self.level)
+        return text
 
 
 def _packaged() -> Path:

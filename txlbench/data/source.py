@@ -1,13 +1,16 @@
 """What a corpus is made from: its checksum, its texts, and how they become symbols."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from txlbench.config.catalogue import Level
 from txlbench.config.schema import Split
 from txlbench.data.levels import VOCABULARIES, ByteVocabulary
 from txlbench.data.text import Text
+from txlbench.data.unigram import Counts
 from txlbench.data.vocabulary import Vocabulary
 
 
@@ -21,11 +24,13 @@ class Source(ABC):
         name: names the prepared directory.
         level: what a token is.
         split_rule: how the splits come about.
+        counted: the splits whose symbols make the vocabulary.
     """
 
     name: str
     level: Level
     split_rule: str
+    counted: ClassVar[tuple[Split, ...]] = ("train",)
 
     @abstractmethod
     def checksum(self) -> str:
@@ -40,12 +45,31 @@ class Source(ABC):
         """
 
     def vocabulary(self, texts: Mapping[Split, Text]) -> Vocabulary:
-        """The symbols: all bytes, or what the training text contains."""
+        """The symbols: all bytes, or what the counted splits contain."""
         if self.level == "byte":
             return ByteVocabulary.full()
-        kind = VOCABULARIES[self.level]
-        return kind.from_counts(kind.count(self.pieces(texts["train"])))
+        return VOCABULARIES[self.level].from_counts(self.count(texts))
+
+    def count(self, texts: Mapping[Split, Text]) -> Counter[str]:
+        """How often each symbol occurs in the counted splits, in order of first occurrence."""
+        pieces = (piece for split in self.counted for piece in self.pieces(texts[split]))
+        return VOCABULARIES[self.level].count(pieces)
 
     def pieces(self, text: Text) -> Iterator[str]:
         """The pieces of `text` that the vocabulary splits; a hook for corpora with other rules."""
         return text.pieces(self.level)
+
+    def review(
+        self,
+        vocabulary: Vocabulary,  # noqa: ARG002
+        counts: Counts,  # noqa: ARG002
+    ) -> list[str]:
+        """What the user should know of the result, a sentence each.
+
+        Args:
+            counts: how often each id occurs in each split.
+
+        Raises:
+            UserError: if it is not the corpus that it should be.
+        """
+        return []

@@ -51,7 +51,7 @@ def lanes(predictions: int, measurement: Measurement, n_layer: int) -> list[Lane
         lead = _lead(measurement, n_layer)
         start = max(0, first - lead)
         if measurement.exact:
-            start -= start % measurement.tgt_len
+            start -= start % measurement.stride
         made.append(Lane(start, first, end))
     return made
 
@@ -61,18 +61,25 @@ def _blocks(predictions: int, measurement: Measurement) -> Iterator[tuple[int, i
     count = min(measurement.batch_size, predictions)
     wanted = min(measurement.tokens or predictions, predictions)
     for index in range(count):
-        begin, end = (predictions * k // count for k in (index, index + 1))
-        size = wanted * (index + 1) // count - wanted * index // count
-        first = end - min(size, end - begin)
+        begin, end = (_cut(predictions, count, k) for k in (index, index + 1))
+        first = end - (_cut(wanted, count, index + 1) - _cut(wanted, count, index))
         if measurement.exact and not measurement.tokens:
-            first, end = (_whole(cut, predictions, measurement.tgt_len) for cut in (begin, end))
+            first, end = (_whole(cut, predictions, measurement.stride) for cut in (begin, end))
         if first < end:
             yield first, end
 
 
-def _whole(cut: int, predictions: int, length: int) -> int:
-    """A cut moved back to where segments of the whole split begin."""
-    return cut if cut == predictions else cut - cut % length
+def _cut(total: int, count: int, index: int) -> int:
+    """Where slice `index` of `count` begins; the first slices are longer by one, if any are.
+
+    So the slices of a smaller total are never longer than those of a larger one.
+    """
+    return total // count * index + min(index, total % count)
+
+
+def _whole(cut: int, predictions: int, stride: int) -> int:
+    """A cut moved back to where segments or windows of the whole split begin."""
+    return cut if cut == predictions else cut - cut % stride
 
 
 def _lead(measurement: Measurement, n_layer: int) -> int:

@@ -1,7 +1,7 @@
 """Measuring a trained run: what is missing is computed, stored, and summed up."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ def load_best(
 ) -> tuple[LanguageModel, int]:
     """The model of the run's best checkpoint in evaluation mode, and the checkpoint's step."""
     model = build_model(config.model, len(corpus.vocabulary)).to(device)
-    checkpoint = load(run.checkpoints / "best.pt", device)
+    checkpoint = load(run.checkpoints / "best.pt")
     model.load_state_dict(checkpoint["model"])
     return model.eval(), int(checkpoint["progress"]["step"])
 
@@ -59,15 +59,26 @@ def measure(
     corpus: Corpus,
     device: torch.device,
     evaluations: Sequence[EvaluateConfig],
-) -> None:
-    """Fills in the run's missing records and writes the results into its summary."""
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Fills in the run's missing records and writes the results into its summary.
+
+    Args:
+        should_stop: asked before each measurement.
+
+    Returns:
+        Whether all is measured; False if it was asked to stop before.
+    """
     todo = missing(run, config, evaluations)
     if todo:
         model, step = load_best(run, config, corpus, device)
         for measurement in todo:
+            if should_stop():
+                return False
             _record(run, model, config, corpus, device, measurement, step)
     results = [_result(run, with_evaluation(config, evaluate)) for evaluate in evaluations]
     run.write_summary({**run.read_summary(), "results": results})
+    return True
 
 
 def _record(

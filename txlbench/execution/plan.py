@@ -116,10 +116,13 @@ def _describe(run: PlannedRun, speed: float | None) -> dict[str, Any]:
     known = parameters(run.config.model, size) if size else None
     flops = train_flops(run.config, size) if size else None
     seconds = flops / speed if flops and speed else None
-    reasons = {
-        "parameters": None if size else "the vocabulary is known once the corpus is prepared",
-        "estimated_seconds": None if seconds else "no run of this experiment is trained yet",
-    }
+    no_size = "the vocabulary is known once the corpus is prepared"
+    no_speed = "no run of this experiment is trained yet" if size else no_size
+    unknown = (
+        {} if size else dict.fromkeys(("parameters", "train_flops", "estimated_bytes"), no_size)
+    )
+    if not seconds:
+        unknown["estimated_seconds"] = no_speed
     return {
         "id": run.id,
         "label": run.labels[0],
@@ -132,7 +135,7 @@ def _describe(run: PlannedRun, speed: float | None) -> dict[str, Any]:
         "train_flops": flops,
         "estimated_seconds": seconds,
         "estimated_bytes": known * BYTES_A_PARAMETER if known else None,
-        "unknown": {name: reason for name, reason in reasons.items() if reason},
+        "unknown": unknown,
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import IO
 
+from txlbench.errors import ExitStatus
 from txlbench.execution.devices import Devices, worker_environment
 from txlbench.execution.job import Job
 from txlbench.records.run_directory import RunDirectory
@@ -17,6 +18,11 @@ from txlbench.records.states import RunState
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 60.0
 """How long a run may take to write its checkpoint after it was asked to stop."""
+RECORDED_ENDS = {
+    RunState.FINISHED: ExitStatus.DONE,
+    RunState.INTERRUPTED: ExitStatus.INTERRUPTED,
+}
+"""States that stand if the process ended accordingly; else they are left from an earlier one."""
 
 
 @dataclass
@@ -104,7 +110,7 @@ class ProcessPool:
                 worker.process.kill()
                 worker.process.wait()
             _close(worker)
-            _outcome(worker)
+            _outcome(worker, asked_to_stop=True)
         self._running = []
 
 
@@ -115,12 +121,15 @@ def _close(worker: _Worker) -> None:
     worker.log.close()
 
 
-def _outcome(worker: _Worker) -> RunState:
-    """The state the run is in; a process that could not record its end is recorded here."""
+def _outcome(worker: _Worker, asked_to_stop: bool = False) -> RunState:
+    """The state the run is in; the end of a process that could not record it is recorded here."""
     run, code = RunDirectory(worker.job.directory), worker.process.returncode
     state = run.state
-    if state.is_bad or state in (RunState.FINISHED, RunState.INTERRUPTED):
+    if state.is_bad or RECORDED_ENDS.get(state) == code:
         return state
+    if asked_to_stop:
+        run.set_state(RunState.INTERRUPTED)
+        return RunState.INTERRUPTED
     how = f"signal {-code}" if code < 0 else f"exit status {code}"
     name = signal.Signals(-code).name if code < 0 else "exit"
     hint = " (out of memory?)" if code == -signal.SIGKILL else ""

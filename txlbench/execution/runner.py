@@ -21,6 +21,7 @@ from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
 from txlbench.seeding import seed_everything
 from txlbench.training import checkpoint
+from txlbench.training.averaging import WeightAverage
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser
 from txlbench.training.precision import resolve_precision
@@ -31,7 +32,8 @@ def execute(job: Job, should_stop: Callable[[], bool]) -> RunState:
     """Trains and measures what is missing; returns the state it leaves the run in.
 
     Args:
-        should_stop: asked between steps; True leaves a checkpoint and the state interrupted.
+        should_stop: asked between steps and between measurements; True leaves a checkpoint and
+            the state interrupted.
     """
     run = RunDirectory(job.directory)
     config = run.read_config()
@@ -44,9 +46,10 @@ def execute(job: Job, should_stop: Callable[[], bool]) -> RunState:
             run.set_state(RunState.INTERRUPTED)
             return RunState.INTERRUPTED
         run.set_state(RunState.TRAINED)
-    measure(run, config, corpus, device, job.evaluations)
-    run.set_state(RunState.FINISHED)
-    return RunState.FINISHED
+    complete = measure(run, config, corpus, device, job.evaluations, should_stop)
+    state = RunState.FINISHED if complete else RunState.INTERRUPTED
+    run.set_state(state)
+    return state
 
 
 @dataclass
@@ -69,10 +72,12 @@ class _Training:
             training_view(config),
             self.device,
             resolve_precision(train_config.precision, self.device),
+            config.model.n_layer,
         )
         memories = empty_memories(model, train_config, self.settings.view)
         optimiser = build_optimiser(model.parameters(), train_config)
-        self.state = TrainingState(model, optimiser, memories)
+        average = None if train_config.average_from is None else WeightAverage(model)
+        self.state = TrainingState(model, optimiser, memories, average=average)
         self.valid = training_regime(config, "valid").model_copy(
             update={"tokens": train_config.eval_tokens}
         )
@@ -111,7 +116,7 @@ class _Training:
         last = self.directory.checkpoints / "last.pt"
         kept = 0
         if last.exists():
-            kept = checkpoint.restore(checkpoint.load(last, self.device), self.state)
+            kept = checkpoint.restore(checkpoint.load(last), self.state)
         self.directory.truncate_metrics(kept)
 
     def _start_clock(self) -> None:

@@ -9,7 +9,7 @@ from txlbench.config.clusters import clusters_of
 from txlbench.data.corpus import Corpus
 from txlbench.data.preparation import prepare
 from txlbench.errors import ExitStatus, UserError
-from txlbench.execution.devices import choose_devices
+from txlbench.execution.devices import Devices, choose_devices
 from txlbench.execution.job import Job
 from txlbench.execution.mirroring import Mirror
 from txlbench.execution.plan import Need, PlannedRun, open_experiment
@@ -57,14 +57,17 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
     experiment, directory, plan = open_experiment(request)
     for warning in experiment.warnings:
         watcher.warn(warning)
+    corpora = _prepare_corpora(plan, watcher)
+    for run in plan:
+        _set_stale_aside(run, corpora[run.id], watcher)
+    todo = _choose(plan, request, watcher)
+    devices = choose_devices(request.device, request.jobs, len(todo))
     _make_directory(directory)
     directory.write_spec(experiment)
-    _prepare_corpora(plan, watcher)
-    todo = _choose(plan, request, watcher)
     with Mirror(directory) as mirror:
         if todo:
             mirror.follow()
-            _run(plan, todo, request, watcher)
+        _run(plan, todo, devices, request.keep_going, watcher)
         written = report(directory, request.command)
         if not nothing_to_deliver(directory.path):
             mirror.follow()
@@ -94,16 +97,18 @@ def _make_directory(directory: ExperimentDirectory) -> None:
         raise UserError(f"{directory.path}: not writable", "choose another --out")
 
 
-def _prepare_corpora(plan: list[PlannedRun], watcher: Watcher) -> None:
-    """Prepares each corpus once, and holds every run against it."""
+def _prepare_corpora(plan: list[PlannedRun], watcher: Watcher) -> dict[str, Corpus]:
+    """Prepares each corpus once, and holds every run against it; gives the corpus by run id."""
     prepared: dict[str, Corpus] = {}
+    corpora: dict[str, Corpus] = {}
     for run in plan:
         name = run.config.corpus.model_dump_json()
         if name not in prepared:
             prepared[name] = prepare(run.config.corpus)
             watcher.corpus(prepared[name])
         _check_fit(run, prepared[name])
-        _set_stale_aside(run, prepared[name], watcher)
+        corpora[run.id] = prepared[name]
+    return corpora
 
 
 def _check_fit(run: PlannedRun, corpus: Corpus) -> None:
@@ -147,22 +152,26 @@ def _choose(plan: list[PlannedRun], request: Request, watcher: Watcher) -> list[
 
 
 def _run(
-    plan: list[PlannedRun], todo: list[PlannedRun], request: Request, watcher: Watcher
+    plan: list[PlannedRun],
+    todo: list[PlannedRun],
+    devices: Devices,
+    keep_going: bool,
+    watcher: Watcher,
 ) -> None:
-    devices = choose_devices(request.device, request.jobs, len(todo))
+    finished = sum(run.need() is Need.NOTHING for run in plan)
     by_path = {run.directory.path: run for run in todo}
     for run in todo:
         run.directory.path.mkdir(parents=True, exist_ok=True)
         run.directory.write_config(run.config, run.paper, run.labels[0])
         if run.need() is Need.RETRY:
             run.directory.set_state(RunState.INTERRUPTED)
-    common = _CommonFault(request.keep_going, watcher)
+    common = _CommonFault(keep_going, watcher)
 
     def ended(job: Job, state: RunState) -> bool:
         watcher.ended(by_path[job.directory], state)
         return common.allows_more(by_path[job.directory], state)
 
-    watcher.start(todo, len(plan) - len(todo), devices.jobs)
+    watcher.start(todo, finished, devices.jobs)
     try:
         jobs = [Job(run.directory.path, "cpu", run.evaluations) for run in todo]
         ProcessPool(devices, os.environ).run(jobs, ended, watcher.tick)
@@ -185,6 +194,8 @@ class _CommonFault:
         first = self._faults[:2]
         if self._keep_going or len(first) < 2 or None in first or first[0] != first[1]:
             return True
+        if len(self._faults) > 2:
+            return False  # was running beside them; said already
         self._watcher.warn(
             f"the first two runs failed alike ({error['type']}: {error['message']}); "
             "nothing further is started (--keep-going overrides)"

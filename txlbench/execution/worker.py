@@ -31,7 +31,7 @@ def main() -> int:
 
         state = execute(job, stop.is_set)
     except BaseException as error:
-        _record_failure(run, error)
+        record_failure(run, error)
         return ExitStatus.RUN_FAILED
     return ExitStatus.DONE if state is RunState.FINISHED else ExitStatus.INTERRUPTED
 
@@ -44,7 +44,7 @@ def _watch_parent(stop: threading.Event) -> None:
     stop.set()
 
 
-def _record_failure(run: RunDirectory, error: BaseException) -> None:
+def record_failure(run: RunDirectory, error: BaseException) -> None:
     """Writes the traceback to error.txt and the error's kind and place to status.json."""
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from txlbench.config.schema import ModelConfig
 from txlbench.models.attention import Attention
-from txlbench.models.dropout import Dropout
+from txlbench.models.dropout import dropout_for
 from txlbench.models.positions.encoding import Encoding
 
 
@@ -17,8 +17,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(config.d_model, config.inner_size)
         self.outer = nn.Linear(config.inner_size, config.d_model)
-        self.dropout_inner = Dropout(config.dropout)
-        self.dropout_outer = Dropout(config.dropout)
+        self.dropout_inner = dropout_for(config)
+        self.dropout_outer = dropout_for(config)
 
     def forward(self, hidden_BTD: Tensor) -> Tensor:
         inner_BTF = self.dropout_inner(self.inner(hidden_BTD).relu())
@@ -37,7 +37,7 @@ class Block(nn.Module):
         self.pre_lnorm = config.pre_lnorm
         self.attention = Attention(config)
         self.attention_norm = nn.LayerNorm(config.d_model)
-        self.attention_dropout = Dropout(config.dropout)
+        self.attention_dropout = dropout_for(config)
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
 

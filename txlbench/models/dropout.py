@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from txlbench.config.schema import ModelConfig
 from txlbench.seeding import bit_source
 
 
@@ -51,3 +52,9 @@ class VariationalDropout(Dropout):
 
     def drop(self, values_BTD: Tensor) -> Tensor:
         return values_BTD * super().drop(torch.ones_like(values_BTD[:, :1]))
+
+
+def dropout_for(config: ModelConfig) -> Dropout:
+    """Dropout at the model's rate, variational where the configuration says so."""
+    kind = VariationalDropout if config.variational else Dropout
+    return kind(config.dropout)

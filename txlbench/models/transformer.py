@@ -9,7 +9,7 @@ from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.schema import ModelConfig
 from txlbench.models.alignment import mask_TS
 from txlbench.models.block import Block
-from txlbench.models.dropout import Dropout
+from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
 from txlbench.models.interface import LanguageModel, Observer, View
 from txlbench.models.memory import Memory, carried, with_memory
@@ -26,8 +26,8 @@ class Transformer(LanguageModel):
         self.embedding = Embedding(config, vocabulary_size)
         self.encoding: Encoding = ENCODINGS.load(config.encoding)(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
-        self.dropout_input = Dropout(config.dropout)
-        self.dropout_output = Dropout(config.dropout)
+        self.dropout_input = dropout_for(config)
+        self.dropout_output = dropout_for(config)
         self.softmax = AdaptiveSoftmax(config, self.embedding)
 
     def initial_state(self, batch_size: int, view: View) -> Memory:

@@ -142,7 +142,7 @@ class RunDirectory:
     def truncate_metrics(self, size: int) -> None:
         """Cuts `metrics.jsonl` to what a checkpoint had seen of it, 0 to start again."""
         if self.metrics_file.exists():
-            os.truncate(self.metrics_file, size)
+            os.truncate(self.metrics_file, min(size, self.metrics_file.stat().st_size))
 
     def read_metrics(self) -> Iterator[dict[str, Any]]:
         """The lines of `metrics.jsonl`, training and validation in order of step."""

@@ -100,9 +100,17 @@ class Results:
                 yield line.label, runs
 
     def comparable_in(self, unit: str) -> Iterator[tuple[str, tuple[RunResult, ...]]]:
-        """As `by_label_in`, the lines only that have results: some run measured, and trained."""
-        for label, runs in self.by_label_in(unit):
-            if any(run.outcome and run.did_train for run in runs):
+        """As `by_label_in`, the lines only that have results: some run measured, and trained.
+
+        Where nothing trained at all, as in a smoke test, everything measured is compared.
+        """
+        lines = [
+            (label, [run for run in runs if run.outcome], runs)
+            for label, runs in self.by_label_in(unit)
+        ]
+        some_did = any(run.did_train for _, scored, _ in lines for run in scored)
+        for label, scored, runs in lines:
+            if any(run.did_train or not some_did for run in scored):
                 yield label, runs
 
     def left_out(self, unit: str) -> Iterator[str]:

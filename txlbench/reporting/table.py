@@ -70,14 +70,25 @@ def for_terminal(table: Table, source: str) -> Table:
     kept, same, below = [], [], []
     for column in table.columns:
         if column.header == "notes":
-            labels = table.columns[0].cells
-            below = [f"{a}: {b}" for a, b in zip(labels, column.cells, strict=True) if b]
+            below = _notes_below(table.columns[0].cells, column.cells)
         elif len(column.cells) > 1 and len(set(column.cells)) == 1:
             same.append(f"{column.header} {column.cells[0]}")
         else:
             kept.append(column)
     alike = [f"In every row: {', '.join(same)}."] if same else []
     return Table(tuple(kept), (*alike, *below, *table.footer), source)
+
+
+def _notes_below(labels: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """A line for each note, led by the rows that it is about."""
+    about: dict[str, list[str]] = {}
+    for label, text in zip(labels, texts, strict=True):
+        about.setdefault(text, []).append(label)
+    return [
+        f"{'All rows' if len(named) == len(labels) > 1 else ', '.join(named)}: {text}"
+        for text, named in about.items()
+        if text
+    ]
 
 
 def _column(

@@ -27,7 +27,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from txlbench.config.expansion import Experiment
-from txlbench.errors import ExitStatus
+from txlbench.errors import ExitStatus, UserError
 from txlbench.files import read_json_lines
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
@@ -66,6 +66,7 @@ class Mirror:
         """Delivers what is new.
 
         Raises:
+            UserError: for a run whose files are broken, after all others are delivered.
             Exception: whatever MLflow raises where the store cannot be reached; what was
                 delivered until then is noted and not delivered again.
         """
@@ -76,10 +77,16 @@ class Mirror:
         folder = self.directory.path
         tags = {"txlbench.experiment_dir": str(folder.resolve())}
         parent = self._ensure_run(folder, home, experiment.name, tags)
+        broken: UserError | None = None
         for run in runs:
-            self._deliver_run(run, experiment, home, parent)
+            try:
+                self._deliver_run(run, experiment, home, parent)
+            except UserError as error:  # its files are not what they should be; others' are
+                broken = error
         self._deliver_files(folder, parent, EXPERIMENT_FILES)
         self._set_status(folder, parent, status, ended=time.time())
+        if broken is not None:
+            raise broken
 
     def forget(self) -> None:
         """Deletes this experiment's runs from the store, so that all is delivered anew."""
@@ -255,7 +262,7 @@ def what_is_left(directory: Path, reason: str) -> str:
     """One line: what MLflow lacks, why, and how to deliver it."""
     runs, lines = backlog(directory)
     return (
-        f"{directory}: MLflow lacks {lines} lines of {runs} runs ({reason}); "
+        f"{directory}: MLflow lacks {lines} lines of {runs} run{'s' * (runs != 1)} ({reason}); "
         f"deliver them with `txlbench sync {directory}`"
     )
 

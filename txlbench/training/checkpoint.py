@@ -1,6 +1,5 @@
 """Checkpoints: tensors and plain data only, whole or absent, loaded without executing code."""
 
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ def save_last(path: Path, state: TrainingState, metrics_bytes: int) -> None:
         "memories": [dict(memory.tensors()) for memory in state.memories],
         "progress": asdict(state.progress),
         "random": seeding.capture(),
+        "average": None if state.average is None else vars(state.average),
         "metrics_bytes": metrics_bytes,
     }
     write_atomically(path, lambda file: torch.save(content, file))
@@ -31,27 +31,26 @@ def save_last(path: Path, state: TrainingState, metrics_bytes: int) -> None:
 
 def save_weights(path: Path, state: TrainingState) -> None:
     """Writes the weights with their step and validation loss, for evaluation."""
-    content = {
-        "schema": SCHEMA,
-        "model": state.model.state_dict(),
-        "progress": asdict(state.progress),
-    }
-    write_atomically(path, lambda file: torch.save(content, file))
+    with state.evaluation_weights():
+        content = {
+            "schema": SCHEMA,
+            "model": state.model.state_dict(),
+            "progress": asdict(state.progress),
+        }
+        write_atomically(path, lambda file: torch.save(content, file))
 
 
-def load(path: Path, device: torch.device) -> dict[str, Any]:
-    """Reads a checkpoint; UserError naming the file if it is missing, torn or foreign."""
+def load(path: Path) -> dict[str, Any]:
+    """Reads a checkpoint to the CPU; UserError naming the file if it is missing, torn or foreign.
+
+    Random states have to be there, and weights are copied to where the model is.
+    """
     try:
-        content = torch.load(path, map_location=device, weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such checkpoint", "train the run first") from error
-    except (RuntimeError, OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except Exception as error:  # of many kinds, from damaged bytes
         raise _broken(path) from error
-    except Exception as error:
-        # torch raises pickle.UnpicklingError for what weights_only refuses.
-        if type(error).__name__ == "UnpicklingError":
-            raise _broken(path) from error
-        raise
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise _broken(path)
     return content
@@ -65,11 +64,16 @@ def restore(content: dict[str, Any], state: TrainingState) -> int:
     """
     state.model.load_state_dict(content["model"])
     state.optimiser.load_state_dict(content["optimiser"])
+    device = next(state.model.parameters()).device
     state.memories = [
-        memory.replace(tensors)
+        memory.replace({name: tensor.to(device) for name, tensor in tensors.items()})
         for memory, tensors in zip(state.memories, content["memories"], strict=True)
     ]
     state.progress = Progress(**content["progress"])
+    if state.average is not None:
+        state.average.count = content["average"]["count"]
+        for name, mean in content["average"]["weights"].items():
+            state.average.weights[name].copy_(mean)
     seeding.restore(content["random"])
     return int(content["metrics_bytes"])
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from txlbench.config.schema import TrainConfig
 from txlbench.models.interface import View
-from txlbench.training.objective import scored_loss
+from txlbench.training.objective import Auxiliary, scored_loss
 from txlbench.training.optimisation import apply_gradients, learning_rate
 from txlbench.training.precision import autocast
 from txlbench.training.state import Progress, TrainingState, empty_memories
@@ -60,6 +60,12 @@ class Settings:
     view: View
     device: torch.device
     precision: str
+    n_layer: int = 1
+
+    @property
+    def average_after(self) -> float:
+        """The step after which weights are averaged."""
+        return (self.train.average_from or 0.0) * self.train.max_step
 
 
 def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks: Hooks) -> bool:
@@ -77,11 +83,12 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
         _step(state, batch, settings)
         if progress.step % config.log_interval == 0 or progress.step == config.max_step:
             hooks.log(_log_line(progress, config))
-        if progress.step % config.eval_interval == 0 or progress.step == config.max_step:
+        validated = progress.step % config.eval_interval == 0 or progress.step == config.max_step
+        if validated:
             _validate(state, hooks)
-        elif hooks.should_stop():
-            hooks.save(False)
         if hooks.should_stop() and progress.step < config.max_step:
+            if not validated:
+                hooks.save(False)
             return False
     return True
 
@@ -91,13 +98,14 @@ def _step(state: TrainingState, batch: BatchLike, settings: Settings) -> None:
     config, progress = settings.train, state.progress
     count = batch.scored * len(batch.targets)
     total = torch.zeros((), device=settings.device)
+    auxiliary = Auxiliary.at(config, settings.n_layer, progress.step)
     for index, (tokens, targets) in enumerate(_chunks(batch, config, settings.device)):
         with autocast(settings.precision, settings.device):
-            loss, state.memories[index] = scored_loss(
-                state.model, tokens, targets, batch.scored, state.memories[index]
+            losses, state.memories[index] = scored_loss(
+                state.model, tokens, targets, batch.scored, state.memories[index], auxiliary
             )
-        (loss / count).backward()
-        total += loss.detach()
+        ((losses.scored + losses.auxiliary) / count).backward()
+        total += losses.scored.detach()
     loss_sum = total.item()
     if not math.isfinite(loss_sum):
         raise Diverged(f"the loss is {loss_sum} at step {progress.step + 1}")
@@ -105,6 +113,8 @@ def _step(state: TrainingState, batch: BatchLike, settings: Settings) -> None:
     if not math.isfinite(norm):
         raise Diverged(f"the gradient's norm is {norm} at step {progress.step + 1}")
     progress.step += 1
+    if state.average is not None and progress.step > settings.average_after:
+        state.average.add(state.model)
     progress.tokens += batch.tokens.numel()
     progress.targets += count
     progress.loss_sum += loss_sum
@@ -141,7 +151,8 @@ def _validate(state: TrainingState, hooks: Hooks) -> None:
     """Validates, remembers the best, and saves."""
     progress = state.progress
     state.model.eval()
-    loss = hooks.validate()
+    with state.evaluation_weights():
+        loss = hooks.validate()
     state.model.train()
     if not math.isfinite(loss):
         raise Diverged(f"the validation loss is {loss} at step {progress.step}")

@@ -1,11 +1,13 @@
 """Everything that changes while a model trains, in one object."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
 
 from txlbench.config.schema import RunConfig, TrainConfig
 from txlbench.models.interface import LanguageModel, State, View
+from txlbench.training.averaging import WeightAverage
 
 
 @dataclass
@@ -34,12 +36,17 @@ class Progress:
 
 @dataclass
 class TrainingState:
-    """Model, optimiser, the memory of each chunk of the batch, and progress."""
+    """Model, optimiser, the memory of each chunk of the batch, progress, averaged weights."""
 
     model: LanguageModel
     optimiser: torch.optim.Optimizer
     memories: list[State]
     progress: Progress = field(default_factory=Progress)
+    average: WeightAverage | None = None
+
+    def evaluation_weights(self) -> AbstractContextManager[None]:
+        """Inside, the model carries the weights that are validated and kept."""
+        return nullcontext() if self.average is None else self.average.applied(self.model)
 
 
 def training_view(config: RunConfig) -> View:

@@ -20,8 +20,16 @@ from txlbench.reporting.figures.series import (
     unit_name,
     unit_of,
 )
-from txlbench.reporting.figures.style import GREY, Palette, add_key, height_for, new_figure
+from txlbench.reporting.figures.style import (
+    GREY,
+    Palette,
+    add_key,
+    height_for,
+    new_figure,
+    width_for,
+)
 from txlbench.reporting.frames import sweep_frame
+from txlbench.reporting.outcome import Outcome
 from txlbench.reporting.results import Results, RunResult
 from txlbench.reporting.statistics import estimate
 
@@ -39,10 +47,13 @@ def draw(results: Results, palette: Palette) -> Figure | None:
     frame = frame[(frame["split"] == split) & frame["label"].isin(list(lines))]
     if frame.empty:
         return None
+    shown = set(frame["label"])
+    names = {k: name_with_state(k, runs) for k, runs in lines.items() if k in shown}
     figure, axes = new_figure(
         TITLE,
         f"{split}; every query sees so many keys, itself included",
-        height_for(frame["label"].nunique()),
+        width_for(names.values()),
+        height_for(names),
     )
     ends, values, lengths = [], [], set()
     for label, part in each_label(frame, results.labels):
@@ -52,8 +63,9 @@ def draw(results: Results, palette: Palette) -> Figure | None:
         _draw_line(axes, part, found, colour)
         values += _draw_markers(axes, lines[label], colour)
         lengths |= set(found.index)
-        name = name_with_state(label, lines[label])
-        ends.append(End(found.index[-1], found["mean"].iloc[-1], name, colour, palette.ink(label)))
+        ends.append(
+            End(found.index[-1], found["mean"].iloc[-1], names[label], colour, palette.ink(label))
+        )
     set_limits(axes, [*values, *_heights(frame)], unit)
     _set_lengths(axes, sorted(lengths))
     axes.set(xlabel="attention length (keys)", ylabel=f"loss ({unit_name(unit)})")
@@ -87,11 +99,11 @@ def _heights(frame: pd.DataFrame) -> list[float]:
 
 
 def _draw_markers(axes: Axes, runs: Sequence[RunResult], colour: str) -> list[float]:
-    """Marks init (open) and best (filled), means over seeds; returns their heights."""
+    """Marks init (open) and the shortest best (filled), means over seeds; returns their heights."""
     outcomes = [(run, run.outcome) for run in runs if run.outcome]
     keys = mean_keys(outcomes[0][1].init.measurement)
     init = estimate([run.displayed(outcome.init.loss) for run, outcome in outcomes])
-    best = estimate([run.displayed(outcome.best.loss) for run, outcome in outcomes])
+    best = estimate([run.displayed(_loss_there(outcome)) for run, outcome in outcomes])
     length = estimate([outcome.attention_length for _, outcome in outcomes])
     assert init is not None
     assert best is not None
@@ -106,6 +118,16 @@ def _draw_markers(axes: Axes, runs: Sequence[RunResult], colour: str) -> list[fl
     axes.plot([keys], [init.mean], marker="o", markerfacecolor="white", mew=1.6, **style)
     axes.plot([length.mean], [best.mean], marker="D", mec="white", mew=0.8, **style)
     return [init.mean, best.mean]
+
+
+def _loss_there(outcome: Outcome) -> float:
+    """Loss (nats) on the reported split at the attention length, which was chosen on valid."""
+    split = outcome.best.measurement.split
+    return next(
+        point.loss
+        for point in outcome.sweep
+        if (point.split, point.attention_length) == (split, outcome.attention_length)
+    )
 
 
 def mean_keys(regime: Measurement) -> float:
@@ -128,7 +150,7 @@ def _legend(extrapolates: bool) -> list[Line2D]:
     style: dict[str, Any] = {"color": GREY, "linestyle": "none", "markersize": 6.5}
     handles = [
         Line2D([], [], marker="o", mfc="white", label="init, at the mean keys as trained", **style),
-        Line2D([], [], marker="D", label="best, at its attention length", **style),
+        Line2D([], [], marker="D", label="shortest length as good as the best", **style),
     ]
     if extrapolates:
         dashed = Line2D([], [], color=GREY, linestyle=(0, (3, 2)), label="positions not trained")

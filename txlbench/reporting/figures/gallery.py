@@ -12,7 +12,7 @@ from txlbench.reporting.figures import (
     loss_by_row,
 )
 from txlbench.reporting.figures.series import unit_of
-from txlbench.reporting.figures.style import Palette, add_foot, save, style
+from txlbench.reporting.figures.style import Palette, add_foot, remove, save, style
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.results import Results
 
@@ -33,7 +33,9 @@ def draw_all(results: Results, provenance: Provenance, folder: Path) -> list[Pat
     with style():
         for name, (title, draw) in FIGURES.items():
             figure = draw(results, palette)
-            if figure is not None:
-                add_foot(figure, provenance, missing if name != "learning_curves" else ())
-                written += save(figure, folder / name, title, provenance)
+            if figure is None:
+                remove(folder / name)  # of an earlier state of the records
+                continue
+            add_foot(figure, provenance, missing if name != "learning_curves" else ())
+            written += save(figure, folder / name, title, provenance)
     return written

@@ -15,7 +15,7 @@ from txlbench.reporting.figures.series import (
     unit_name,
     unit_of,
 )
-from txlbench.reporting.figures.style import PALE, Palette, height_for, new_figure
+from txlbench.reporting.figures.style import PALE, Palette, height_for, new_figure, width_for
 from txlbench.reporting.frames import curves_frame
 from txlbench.reporting.results import Results
 
@@ -35,12 +35,15 @@ def draw(results: Results, palette: Palette) -> Figure | None:
     valid = frame[frame["kind"] == "valid"]
     if valid.empty:
         return None
+    shown = set(valid["label"])
+    names = {k: name_with_state(k, runs) for k, runs in lines.items() if k in shown}
     figure, axes = new_figure(
         TITLE,
         "loss on valid (lines; shaded: range over seeds), training loss smoothed (thin)",
-        height_for(valid["label"].nunique()),
+        width_for(names.values()),
+        height_for(names),
     )
-    ends, shown = [], []
+    ends, values = [], []
     for label, part in each_label(valid, results.labels):
         colour = palette.colour(label)
         found = over_seeds(part, "step")
@@ -55,13 +58,14 @@ def draw(results: Results, palette: Palette) -> Figure | None:
             zorder=3,
         )
         settled = found[found.index >= SETTLED * frame["step"].max()]
-        shown += [*settled["min"], *settled["max"]]
-        name = name_with_state(label, lines[label])
-        ends.append(End(found.index[-1], found["mean"].iloc[-1], name, colour, palette.ink(label)))
+        values += [*settled["min"], *settled["max"]]
+        ends.append(
+            End(found.index[-1], found["mean"].iloc[-1], names[label], colour, palette.ink(label))
+        )
         if any(run.error for run in lines[label]):
             axes.plot(found.index[-1:], found["mean"].iloc[-1:], "x", color=colour, markersize=8)
     _draw_training(axes, frame[frame["kind"] == "train"], results, palette)
-    set_limits(axes, shown, unit)
+    set_limits(axes, values, unit)
     axes.set_xlim(0, float(frame["step"].max()))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
     axes.set(xlabel="training step", ylabel=f"loss ({unit_name(unit)})")

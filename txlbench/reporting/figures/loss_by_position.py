@@ -17,7 +17,7 @@ from txlbench.reporting.figures.series import (
     unit_name,
     unit_of,
 )
-from txlbench.reporting.figures.style import Palette, height_for, new_figure
+from txlbench.reporting.figures.style import Palette, height_for, new_figure, width_for
 from txlbench.reporting.frames import positions_frame
 from txlbench.reporting.results import Results
 
@@ -37,10 +37,13 @@ def draw(results: Results, palette: Palette) -> Figure | None:
     if frame.empty:
         return None
     split = results.runs[0].config.evaluate.split
+    shown = set(frame["label"])
+    names = {k: name_with_state(k, runs) for k, runs in lines.items() if k in shown}
     figure, axes = new_figure(
         TITLE,
         f"{split}; flat: memory bridges the cut; falling: the first tokens lack context",
-        height_for(frame["label"].nunique()),
+        width_for(names.values()),
+        height_for(names),
     )
     ends, values = [], []
     for label, part in each_label(frame, results.labels):
@@ -49,9 +52,8 @@ def draw(results: Results, palette: Palette) -> Figure | None:
         marker = palette.marker(label)
         axes.plot(found.index, found["mean"], color=colour, marker=marker, markersize=3.5)
         values += [*found["min"], *found["max"]]
-        name = name_with_state(label, lines[label])
         last = found["mean"].iloc[-1]
-        ends.append(End(found.index[-1], last, name, colour, palette.ink(label)))
+        ends.append(End(found.index[-1], last, names[label], colour, palette.ink(label)))
     set_limits(axes, values, unit)
     _set_positions(axes, float(frame["position"].max()))
     axes.set(xlabel="position in the segment (tokens)", ylabel=f"loss ({unit_name(unit)})")

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from txlbench.config.units import shown
 from txlbench.reporting.figures.series import name_with_state, unit_name, unit_of
-from txlbench.reporting.figures.style import GREY, PALE, Palette, add_key, new_figure
+from txlbench.reporting.figures.style import GREY, PALE, Palette, add_key, new_figure, width_for
 from txlbench.reporting.results import Results
 from txlbench.reporting.rows import Row, best_loss, build_rows, init_loss
 from txlbench.reporting.statistics import Estimate
@@ -29,12 +29,12 @@ def draw(results: Results, palette: Palette) -> Figure | None:
     seeds = max(len(row.scored) for row in rows)
     interval = "bars: 95 % t-interval, dots: seeds" if seeds > 1 else "one seed: no intervals"
     split = rows[0].first.config.evaluate.split
-    figure, axes = new_figure(TITLE, f"{split}, lowest first; {interval}", 1.9 + 0.4 * len(rows))
+    names = [name_with_state(row.label, row.runs) for row in rows]
+    subtitle = f"{split}, lowest first; {interval}"
+    figure, axes = new_figure(TITLE, subtitle, width_for(names), 1.9 + 0.4 * len(rows))
     for height, row in enumerate(rows):
         _draw_row(axes, row, height, palette)
-    axes.set_yticks(
-        range(len(rows)), [name_with_state(row.label, row.runs) for row in rows], color="black"
-    )
+    axes.set_yticks(range(len(rows)), names, color="black")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=True, axis="x")

@@ -1,6 +1,6 @@
 """One look for all figures: sizes, a colour-blind-safe palette, reproducible files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ STYLE: Mapping[str, Any] = {
 }
 
 WIDTH = 7.2
+KINDS = ("png", "svg")
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,19 @@ class Palette:
         return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
-def height_for(labels: int) -> float:
-    """Inches that a figure with `labels` labels beside it needs."""
-    return max(4.2, 1.7 + 0.28 * labels)
+def width_for(names: Iterable[str]) -> float:
+    """Inches that a figure with `names` written beside it needs."""
+    return max(WIDTH, 4.6 + 0.075 * max(map(len, names)))
 
 
-def new_figure(title: str, subtitle: str, height: float) -> tuple[Figure, Axes]:
-    """An empty figure of the common width, `height` inches tall."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+def height_for(names: Collection[str]) -> float:
+    """Inches that a figure with `names` at the ends of its lines needs."""
+    return max(4.2, 1.7 + 0.28 * len(names))
+
+
+def new_figure(title: str, subtitle: str, width: float, height: float) -> tuple[Figure, Axes]:
+    """An empty figure of `width` times `height` inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title)
     axes.annotate(
@@ -129,9 +135,9 @@ def save(figure: Figure, stem: Path, title: str, provenance: Provenance) -> list
     Both carry the runs, the commit and the command as their description.
     """
     about = {"Title": title, "Description": provenance.full}
-    metadata = {"png": about, "svg": {**about, "Date": None}}
     paths = []
-    for kind, details in metadata.items():
+    for kind in KINDS:
+        details = {**about, "Date": None} if kind == "svg" else about
         path = stem.with_suffix(f".{kind}")
         write_atomically(
             path,
@@ -139,8 +145,15 @@ def save(figure: Figure, stem: Path, title: str, provenance: Provenance) -> list
                 file, format=kind, metadata=details
             ),
         )
+        figure.set_layout_engine("none")  # laid out once, at the first drawing
         paths.append(path)
     return paths
+
+
+def remove(stem: Path) -> None:
+    """Removes what `save` wrote, if it did."""
+    for kind in KINDS:
+        stem.with_suffix(f".{kind}").unlink(missing_ok=True)
 
 
 def style() -> Any:

@@ -1,0 +1,50 @@
+"""`txlbench sync`, as a user types it."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.reporting.laboratory import Laboratory
+from txlbench.cli.main import cli
+from txlbench.errors import UserError
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laboratory:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return Laboratory(Path("results"))
+
+
+def sync(*arguments: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(cli, ["sync", *arguments], standalone_mode=False)
+    if found.exception is not None:
+        raise found.exception
+    return found.return_value, found.stdout, found.stderr
+
+
+def test_delivered_once_and_rebuilt_when_asked(laboratory: Laboratory) -> None:
+    laboratory.finished(seeds=[1], rows=[{"label": "xl"}])
+    status, printed, _ = sync()
+    assert status == 0
+    assert printed.startswith("results/small: delivered; ")
+    assert printed.endswith("mlflow ui --backend-store-uri sqlite:///results/mlflow.db\n")
+    assert sync("results/small")[1].startswith("results/small: nothing new")
+    assert sync("--rebuild")[1].startswith("results/small: delivered")
+
+
+def test_a_dead_server_is_one_line_and_status_1(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    laboratory.finished(seeds=[1], rows=[{"label": "xl"}])
+    status, _, complaint = sync()
+    assert status == 1
+    assert complaint.startswith("results/small: MLflow lacks 60 lines of 1 run ")
+    assert complaint.count("\n") == 1
+
+
+def test_nothing_found(laboratory: Laboratory) -> None:
+    with pytest.raises(UserError, match="no experiment found"):
+        sync()

@@ -1,0 +1,73 @@
+"""Devices, jobs and threads, and the environment of a training process."""
+
+import pytest
+import torch
+
+from txlbench.errors import UserError
+from txlbench.execution import devices
+from txlbench.execution.devices import Devices, choose_devices, worker_environment
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """Pretends that the machine has a number of CUDA devices, and eight cores."""
+
+    def pretend(count):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    monkeypatch.setattr(devices, "cores", lambda: 8)
+    pretend(0)
+    return pretend
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize(
+    ("jobs", "runs", "expected"), [(None, 100, 8), (None, 3, 3), (2, 100, 2), (20, 10, 10), (5, 0, 1)]
+)
+def test_jobs_on_a_cpu_are_one_a_core_and_no_more_than_runs(cuda, device, jobs, runs, expected):
+    chosen = choose_devices(device, jobs, runs)
+    assert chosen == Devices(("cpu",), expected)
+    assert chosen.threads == 8 // expected or chosen.threads == 1
+
+
+@pytest.mark.parametrize(("jobs", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (100, 1)])
+def test_cores_are_shared_out(cuda, jobs, threads):
+    assert Devices(("cpu",), jobs).threads == threads
+
+
+def test_every_cuda_device_is_used_one_job_each(cuda):
+    cuda(3)
+    for device in ("auto", "cuda"):
+        assert choose_devices(device, None, 10) == Devices(("cuda:0", "cuda:1", "cuda:2"), 3)
+    assert choose_devices("cuda:1", None, 10) == Devices(("cuda:1",), 1)
+    assert choose_devices("cuda:1", 4, 10) == Devices(("cuda:1",), 4)
+    assert choose_devices("cpu", None, 10) == Devices(("cpu",), 8)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "auto:1", ""])
+def test_unknown_devices_are_refused(cuda, device):
+    cuda(2)
+    with pytest.raises(UserError, match=f"--device {device}: unknown; auto, cpu, cuda or cuda:N"):
+        choose_devices(device, None, 1)
+
+
+@pytest.mark.parametrize(("count", "device"), [(0, "cuda"), (0, "cuda:0"), (2, "cuda:2")])
+def test_devices_that_are_not_there_are_refused(cuda, count, device):
+    cuda(count)
+    with pytest.raises(UserError, match=f"this machine has {count} CUDA devices"):
+        choose_devices(device, None, 1)
+
+
+def test_threads_of_a_worker_override_what_is_inherited():
+    found = worker_environment(3, {"OMP_NUM_THREADS": "64", "PATH": "/bin"})
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    assert [found[name] for name in names] == ["3"] * 3
+    assert found["PATH"] == "/bin"
+
+
+def test_the_users_own_allocator_settings_stand():
+    found = worker_environment(1, {"MALLOC_TRIM_THRESHOLD_": "1"})
+    assert found["MALLOC_TRIM_THRESHOLD_"] == "1"
+    assert int(found["MALLOC_MMAP_THRESHOLD_"]) > 2**20
+    assert worker_environment(1, {})["MALLOC_TRIM_THRESHOLD_"] != "1"

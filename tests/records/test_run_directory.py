@@ -1,0 +1,131 @@
+"""A run's directory gives back what was put into it, and says so where it cannot."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from txlbench.config.measurements import training_regime
+from txlbench.config.schema import RunConfig
+from txlbench.errors import UserError
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.states import RunState
+
+CONFIGS = [
+    {"corpus": "enwiki-sample"},
+    {
+        "corpus": {"name": "mine", "path": "a.txt", "level": "char"},
+        "model": {"encoding": "shaw", "cutoffs": [10, 20], "clamp_len": 3},
+        "train": {"lr": 1e-05, "recurrence": False, "loss": "half"},
+        "evaluate": {"attention_lengths": [8, 4], "tokens": 10},
+        "seed": 3,
+    },
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    (tmp_path / "xl-1").mkdir()
+    return RunDirectory(tmp_path / "xl-1")
+
+
+@pytest.mark.parametrize("raw", CONFIGS, ids=["default", "own"])
+def test_the_configuration_comes_back_as_resolved(run: RunDirectory, raw: dict):
+    config = RunConfig.model_validate(raw)
+    run.write_config(config, {"ppl_init": 27.02, "note": "1e-3"}, "1e3: *a\nb")
+    assert run.read_config() == config
+    assert "ppl_init: 27.02" in (run.path / "config.yaml").read_text()
+
+
+def test_an_edited_configuration_is_refused_with_its_line(run: RunDirectory):
+    run.write_config(RunConfig.model_validate(CONFIGS[0]), {}, "A")
+    path = run.path / "config.yaml"
+    text = path.read_text()
+    line = text[: text.index("n_layer")].count("\n") + 1
+    path.write_text(text.replace("n_layer: 4", "n_layer: many"))
+    with pytest.raises(UserError, match=rf"config.yaml:{line}: model.n_layer: 'many' found"):
+        run.read_config()
+    path.write_text("[]")
+    with pytest.raises(UserError, match="not a run's configuration"):
+        run.read_config()
+
+
+def test_states_and_attempts(run: RunDirectory):
+    assert (run.state, run.read_status()) == (RunState.QUEUED, {})
+    run.error_file.write_text("of an earlier attempt")
+    run.start()
+    assert not run.error_file.exists()
+    assert (run.state, run.read_status()["attempts"]) == (RunState.RUNNING, 1)
+    run.set_state(RunState.FAILED, {"type": "ValueError", "message": "m", "place": "a.py:1"})
+    assert (run.state, run.read_status()["error"]["type"]) == (RunState.FAILED, "ValueError")
+    run.start()
+    run.set_state(RunState.FAILED, {"type": "ValueError"})
+    run.set_state(RunState.FINISHED)
+    status = run.read_status()
+    assert (run.state, status["attempts"], "error" in status) == (RunState.FINISHED, 2, False)
+
+
+def test_a_run_whose_process_is_gone_was_interrupted(run: RunDirectory):
+    run.start()
+    assert run.current_state is RunState.RUNNING
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    path = run.path / "status.json"
+    path.write_text(path.read_text().replace(f'"pid": {os.getpid()}', f'"pid": {ended.pid}'))
+    assert (run.state, run.current_state) == (RunState.RUNNING, RunState.INTERRUPTED)
+    run.set_state(RunState.FINISHED)
+    assert run.current_state is RunState.FINISHED
+
+
+def test_a_run_of_another_machine_is_taken_at_its_word(run: RunDirectory):
+    status = '{"state": "running", "pid": 999999999, "host": "elsewhere.example"}'
+    (run.path / "status.json").write_text(status)
+    assert run.current_state is RunState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "not a JSON file"), ("[]", "not a JSON object"), ('{"state": "lost"}', "'lost' found")],
+)
+def test_a_damaged_status_is_named(run: RunDirectory, content: str, message: str):
+    (run.path / "status.json").write_text(content)
+    with pytest.raises(UserError, match=message) as caught:
+        _ = run.state
+    assert str(caught.value).startswith(str(run.path / "status.json"))
+
+
+def test_metrics_come_back_in_order_and_can_be_cut(run: RunDirectory):
+    assert list(run.read_metrics()) == []
+    run.truncate_metrics(0)
+    run.append_metrics({"step": 1, "train_loss": 2.5})
+    size = run.metrics_file.stat().st_size
+    run.append_metrics({"step": 2, "train_loss": 2.25})
+    assert [line["step"] for line in run.read_metrics()] == [1, 2]
+    run.truncate_metrics(size)
+    run.append_metrics({"step": 2, "train_loss": 2.0})
+    assert [line["train_loss"] for line in run.read_metrics()] == [2.5, 2.0]
+
+
+def test_cutting_never_lengthens(run: RunDirectory):
+    run.append_metrics({"step": 1})
+    run.truncate_metrics(1000)
+    assert run.metrics_file.read_bytes() == b'{"step": 1}\n'
+
+
+def test_evaluations_are_kept_with_how_they_were_made(run: RunDirectory):
+    config = RunConfig.model_validate(CONFIGS[0])
+    on_valid, on_test = training_regime(config, "valid"), training_regime(config, "test")
+    assert run.read_evaluation(on_valid) is None
+    run.write_evaluation(on_valid, {"loss": 1.5})
+    record = run.read_evaluation(on_valid)
+    assert record == {"measurement": on_valid.model_dump(mode="json"), "loss": 1.5}
+    assert run.read_evaluation(on_test) is None
+
+
+def test_facts_and_summary(run: RunDirectory):
+    assert (run.read_facts(), run.read_summary()) == ({}, {})
+    run.write_facts({"device": "cpu"})
+    run.write_summary({"loss": 1.0})
+    assert (run.read_facts(), run.read_summary()) == ({"device": "cpu"}, {"loss": 1.0})

@@ -1,0 +1,115 @@
+"""Files are whole or absent, and lines that are being written are left alone."""
+
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from txlbench.errors import UserError
+from txlbench.files import (
+    append_json_line,
+    last_json_line,
+    read_json,
+    read_json_lines,
+    write_atomically,
+    write_json,
+    write_text,
+)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_failure_while_writing_leaves_the_old_content_and_no_rest(tmp_path: Path):
+    path = tmp_path / "state"
+    write_text(path, "old")
+
+    def fail(file: BinaryIO) -> None:
+        file.write(b"half of the n")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, fail)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["state"]
+
+
+def test_nobody_sees_a_part(tmp_path: Path):
+    path = tmp_path / "state"
+    write_text(path, "old")
+
+    def look(file: BinaryIO) -> None:
+        file.write(b"new")
+        file.flush()
+        assert path.read_text() == "old"
+
+    write_atomically(path, look)
+    assert path.read_text() == "new"
+
+
+def test_text_is_utf8_with_the_line_ends_given_and_folders_are_made(tmp_path: Path):
+    path = tmp_path / "a" / "b" / "text"
+    write_text(path, "π\nx\r\n")
+    assert path.read_bytes() == "π\nx\r\n".encode()
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_json_comes_back_and_has_stable_bytes(tmp_path: Path):
+    value = {"b": [1, 2.5, None], "a": "π"}
+    write_json(tmp_path / "one", value)
+    write_json(tmp_path / "two", read_json(tmp_path / "one"))
+    assert read_json(tmp_path / "two") == value
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    for number in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write_json(tmp_path / "one", number)
+    assert read_json(tmp_path / "one") == value
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000], ids=lambda c: repr(c[:3]))
+def test_what_is_not_json_is_named(tmp_path: Path, content: bytes):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="not a JSON file") as caught:
+        read_json(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_lines_are_read_from_where_the_last_reader_stopped(tmp_path: Path):
+    path = tmp_path / "lines"
+    assert list(read_json_lines(path)) == []
+    append_json_line(path, {"step": 1})
+    append_json_line(path, "π\n")
+    ((first, offset), (second, end)) = read_json_lines(path)
+    assert (first, second, end) == ({"step": 1}, "π\n", path.stat().st_size)
+    assert list(read_json_lines(path, offset)) == [("π\n", end)]
+    append_json_line(path, 3)
+    assert [value for value, _ in read_json_lines(path, end)] == [3]
+
+
+def test_a_line_that_is_still_being_written_waits(tmp_path: Path):
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"step": 1}\n{"step"')
+    assert list(read_json_lines(path)) == [({"step": 1}, 12)]
+    assert last_json_line(path) == {"step": 1}
+    with path.open("ab") as file:
+        file.write(b": 2}\n")
+    assert [value for value, _ in read_json_lines(path, 12)] == [{"step": 2}]
+    assert last_json_line(path) == {"step": 2}
+
+
+def test_a_damaged_line_is_named_with_its_place(tmp_path: Path):
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(UserError, match="lines: byte 12: not a line of JSON"):
+        list(read_json_lines(path))
+
+
+def test_the_last_line_of_a_long_file(tmp_path: Path):
+    path = tmp_path / "lines"
+    assert last_json_line(path) is None
+    path.write_bytes(b"")
+    assert last_json_line(path) is None
+    path.write_bytes(b'{"step": 123456}\n' * 10_000 + b"[7]\n")
+    assert last_json_line(path) == [7]

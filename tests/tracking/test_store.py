@@ -1,0 +1,74 @@
+"""Where the store is, and the line to look at it."""
+
+import sys
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from txlbench.tracking.store import store_of, ui_command
+
+
+@pytest.fixture(autouse=True)
+def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+def test_beside_the_experiments() -> None:
+    store = store_of(Path("results/small"))
+    assert store.uri == f"sqlite:///{Path.cwd()}/results/mlflow.db"
+    assert store.artifacts == Path.cwd() / "results/mlartifacts"
+
+
+def test_the_line_is_relative_below_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    (Path("bin")).mkdir()
+    executable = Path("bin/mlflow").absolute()
+    executable.write_text("#!/bin/sh\n")
+    executable.chmod(0o755)
+    monkeypatch.setenv("PATH", str(executable.parent))
+    line = ui_command(Path("results/small"))
+    assert line == "mlflow ui --backend-store-uri sqlite:///results/mlflow.db"
+    elsewhere = ui_command(Path("/somewhere else/small"))
+    assert elsewhere == "mlflow ui --backend-store-uri 'sqlite:////somewhere else/mlflow.db'"
+
+
+def test_an_mlflow_that_is_not_on_the_path_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(sys, "executable", str(Path.cwd() / ".venv/bin/python"))
+    assert ui_command(Path("results/small")).startswith(".venv/bin/mlflow ui ")
+
+
+def test_a_server_is_shown_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
+    assert ui_command(Path("results/small")) == "http://server:5000"
+    assert store_of(Path("results/small")).artifacts is None
+
+
+def test_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////data/all.db")
+    assert ui_command(Path("results/small")).endswith(" sqlite:////data/all.db")
+
+
+def test_only_one_delivers_at_a_time() -> None:
+    first, second = store_of(Path("results/a")), store_of(Path("results/b"))
+    entered = Event()
+
+    def deliver() -> None:
+        with second.locked():
+            entered.set()
+
+    with first.locked():
+        other = Thread(target=deliver)
+        other.start()
+        assert not entered.wait(0.2)
+    other.join()
+    assert entered.is_set()
+
+
+def test_a_database_without_the_run_lacks_it(tmp_path: Path) -> None:
+    store = store_of(Path("results/small"))
+    assert store.lacks(["x"])
+    Path("results").mkdir()
+    Path("results/mlflow.db").write_text("not a database")
+    assert store.lacks(["x"])

@@ -1,0 +1,218 @@
+"""Checkpoints: whole, exact, and never able to run code."""
+
+import contextlib
+import os
+import pickle
+import random
+
+import pytest
+import torch
+
+from tests.training.trial import (
+    Recorder,
+    config,
+    settings_of,
+    state_of,
+    streams,
+    trained,
+    weights,
+)
+from txlbench import seeding
+from txlbench.errors import UserError
+from txlbench.training import checkpoint
+from txlbench.training.averaging import WeightAverage
+from txlbench.training.loop import train
+
+pytestmark = pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+
+DROPPED = {"dropout": 0.2, "dropatt": 0.1}
+
+
+def saved(path, run, recorder):
+    """A checkpoint written after the steps of `run`."""
+    state = trained(run, recorder)
+    checkpoint.save_last(path, state, 123)
+    return state
+
+
+@pytest.fixture
+def whole(tmp_path):
+    path = tmp_path / "last.pt"
+    saved(path, config(DROPPED, max_step=2), Recorder())
+    return path
+
+
+def test_a_checkpoint_loads_with_weights_only(whole):
+    content = torch.load(whole, weights_only=True)
+    assert content["progress"]["step"] == 2
+    assert set(content) >= {"model", "optimiser", "memories", "random"}
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_a_restored_state_trains_on_as_if_it_had_never_stopped(tmp_path, average):
+    """Weights, moments, memories, random sources and interval sums, to the last bit."""
+    settings = {"mem_len": 8, "batch_chunk": 2, "log_interval": 3, "eval_interval": 100}
+    long = config(DROPPED, **settings, max_step=5, **({"average_from": 0.2} if average else {}))
+    path = tmp_path / "last.pt"
+
+    def fresh():
+        state = state_of(long)
+        state.average = WeightAverage(state.model) if average else None
+        return state
+
+    straight, recorder = fresh(), Recorder()
+    train(straight, streams(long), settings_of(long), recorder.hooks(straight))
+
+    first, before = fresh(), Recorder(stop_at=2)
+    train(first, streams(long), settings_of(long), before.hooks(first))
+    checkpoint.save_last(path, first, 123)
+    seeding.seed_everything(99)
+
+    second, after = fresh(), Recorder()
+    seeding.seed_everything(98)
+    assert checkpoint.restore(checkpoint.load(path), second) == 123
+    train(second, streams(long), settings_of(long), after.hooks(second))
+
+    assert before.lines + after.lines == recorder.lines
+    for name, weight in weights(straight).items():
+        assert torch.equal(weights(second)[name], weight), name
+    for one, other in zip(straight.memories, second.memories, strict=True):
+        assert all(map(torch.equal, one.layers, other.layers))
+    if average:
+        assert second.average.count == straight.average.count == 4
+        assert all(
+            torch.equal(second.average.weights[name], mean)
+            for name, mean in straight.average.weights.items()
+        )
+
+
+def test_random_sources_come_back(tmp_path):
+    path = tmp_path / "last.pt"
+    state = saved(path, config(max_step=1), Recorder())
+
+    def draw():
+        return random.random(), torch.rand(3).tolist(), seeding.bit_source().random_raw()
+
+    drawn = draw()
+    seeding.seed_everything(5)
+    checkpoint.restore(checkpoint.load(path), state)
+    assert draw() == drawn
+
+
+def refused(path):
+    with pytest.raises(UserError) as caught:
+        checkpoint.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_missing_checkpoint_is_named(tmp_path):
+    assert "no such checkpoint" in refused(tmp_path / "best.pt")
+
+
+def test_a_directory_is_refused(tmp_path):
+    refused(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 0.9, 0.99])
+def test_a_torn_checkpoint_is_refused(whole, share):
+    content = whole.read_bytes()
+    whole.write_bytes(content[: int(len(content) * share)])
+    refused(whole)
+
+
+def test_bytes_flipped_anywhere_never_give_a_traceback(whole):
+    """A changed tensor may pass; whatever does not load is refused by name."""
+    content, chance = whole.read_bytes(), random.Random(1)
+    for _ in range(150):
+        spoilt = bytearray(content)
+        for _ in range(4):
+            spoilt[chance.randrange(len(spoilt))] ^= 1 << chance.randrange(8)
+        whole.write_bytes(spoilt)
+        with contextlib.suppress(UserError):
+            checkpoint.load(whole)
+
+
+def test_bytes_flipped_in_the_description_never_give_a_traceback(tmp_path):
+    """The pickled description is what a loader interprets."""
+    path, chance = tmp_path / "last.pt", random.Random(2)
+    content = pickle.dumps({"schema": "txlbench.checkpoint/1", "progress": {"step": 1}}, protocol=2)
+    for _ in range(600):
+        spoilt = bytearray(content)
+        spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+        path.write_bytes(spoilt)
+        with contextlib.suppress(UserError):
+            checkpoint.load(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not a checkpoint", b"PK\x03\x04", b"\x80\x02.", bytes(range(256)) * 4],
+    ids=["empty", "text", "zip header", "pickle header", "binary"],
+)
+def test_foreign_bytes_are_refused(tmp_path, content):
+    path = tmp_path / "last.pt"
+    path.write_bytes(content)
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [torch.ones(3), {"model": {}}, [1, 2], {"schema": "txlbench.checkpoint/9"}],
+    ids=["tensor", "no schema", "list", "other version"],
+)
+def test_other_torch_files_are_refused(tmp_path, content):
+    path = tmp_path / "last.pt"
+    torch.save(content, path)
+    refused(path)
+
+
+class Malice:
+    """Makes a directory when it is unpickled."""
+
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return os.mkdir, (self.target,)
+
+
+@pytest.mark.parametrize("how", ["torch", "pickle", "hidden"])
+def test_a_malicious_file_is_refused_and_does_nothing(tmp_path, how):
+    path, mark = tmp_path / "best.pt", tmp_path / "mark"
+    malice = Malice(str(mark))
+    if how == "pickle":
+        path.write_bytes(pickle.dumps(malice))
+    else:
+        content = {"schema": checkpoint.SCHEMA, "model": {}, "progress": malice}
+        torch.save(malice if how == "torch" else content, path)
+    refused(path)
+    assert not mark.exists()
+    # The same file does harm where it is trusted: the test would notice.
+    torch.load(path, weights_only=False) if how != "pickle" else pickle.loads(path.read_bytes())
+    assert mark.exists()
+
+
+def test_a_failed_write_leaves_the_checkpoint_before(whole, monkeypatch):
+    before = whole.read_bytes()
+    state = state_of(config())
+
+    def full(content, file):
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save_last(whole, state, 0)
+    assert whole.read_bytes() == before
+    assert list(whole.parent.iterdir()) == [whole]
+
+
+def test_best_weights_hold_no_optimiser(tmp_path):
+    path = tmp_path / "best.pt"
+    state = trained(config(max_step=2))
+    checkpoint.save_weights(path, state)
+    content = checkpoint.load(path)
+    assert set(content) == {"schema", "model", "progress"}
+    assert all(torch.equal(content["model"][name], w) for name, w in weights(state).items())

@@ -1,0 +1,94 @@
+"""The learning rate at every step, clipping, and Adam as it is written in its paper."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from tests.training.trial import config
+from txlbench.training.optimisation import apply_gradients, build_optimiser, learning_rate
+
+
+def rates(**train):
+    run = config(**train)
+    return [learning_rate(run.train, step) for step in range(1, run.train.max_step + 1)]
+
+
+def test_warm_up_is_linear_and_reaches_the_peak_at_its_last_step():
+    assert rates(lr=0.5, warmup_step=4, max_step=20)[:4] == pytest.approx([0.125, 0.25, 0.375, 0.5])
+
+
+def test_the_cosine_begins_where_the_warm_up_ends():
+    """No jump at the joint: the steps before and after it both have the peak."""
+    found = rates(lr=0.5, warmup_step=4, max_step=20)
+    assert found[3] == found[4] == 0.5
+    assert all(later < earlier for earlier, later in itertools.pairwise(found[4:]))
+
+
+def test_the_cosine_goes_towards_zero_and_stays_positive():
+    found = rates(lr=1.0, warmup_step=0, max_step=1000)
+    assert found[0] == 1.0
+    assert found[500] == pytest.approx(0.5)
+    assert 0 < found[-1] < 1e-5
+    assert found[250] == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
+
+
+def test_a_training_that_is_all_warm_up():
+    assert rates(lr=1.0, warmup_step=4, max_step=4) == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert rates(lr=1.0, warmup_step=0, max_step=1) == [1.0]
+
+
+def weighted(gradients, **train):
+    """A weight of zeros that took one step for each gradient; the norms; its configuration."""
+    run = config(**train)
+    weight = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    optimiser = build_optimiser([weight], run.train)
+    norms = []
+    for step, gradient in enumerate(gradients, 1):
+        weight.grad = torch.tensor(gradient, dtype=torch.float64)
+        rate = learning_rate(run.train, step)
+        norms.append(apply_gradients(optimiser, run.train, rate).item())
+    return weight, norms
+
+
+def adam(gradients, rates, clip):
+    """Kingma and Ba 2015, algorithm 1, number by number, over clipped gradients."""
+    weights, first, second = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
+    for t, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), 1):
+        scale = min(1.0, clip / math.hypot(*gradient))
+        for i, g in enumerate(gradient):
+            first[i] = 0.9 * first[i] + 0.1 * g * scale
+            second[i] = 0.999 * second[i] + 0.001 * (g * scale) ** 2
+            mean, square = first[i] / (1 - 0.9**t), second[i] / (1 - 0.999**t)
+            weights[i] -= rate * mean / (math.sqrt(square) + 1e-8)
+    return weights
+
+
+def test_steps_are_those_of_adam_over_clipped_gradients():
+    train = {"lr": 0.1, "clip": 0.5, "warmup_step": 2, "max_step": 6}
+    gradients = [[3.0, -4.0], [0.1, 0.2], [-0.3, 0.05], [30.0, 40.0]]
+    weight, norms = weighted(gradients, **train)
+    expected = adam(gradients, rates(**train)[:4], clip=0.5)
+    assert weight.tolist() == pytest.approx(expected, rel=1e-5)
+    assert norms == pytest.approx([math.hypot(*gradient) for gradient in gradients])
+
+
+def test_the_step_is_that_of_the_unfused_adam():
+    torch.manual_seed(1)
+    start, gradients = torch.randn(50), torch.randn(3, 50) * 0.01
+    run = config(lr=0.01, clip=1e9)
+    ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    fused = build_optimiser([ours], run.train)
+    plain = torch.optim.Adam([theirs], lr=0.01, fused=False, foreach=False)
+    for gradient in gradients:
+        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        apply_gradients(fused, run.train, 0.01)
+        plain.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+def test_gradients_are_gone_after_the_step():
+    weight, _ = weighted([[1.0, 1.0]])
+    assert weight.grad is None
