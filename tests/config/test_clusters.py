@@ -3,7 +3,7 @@
 import pytest
 
 from txlbench.config.clusters import Cluster, clusters_of, softmax_projections
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 
 

@@ -9,7 +9,7 @@ import torch
 from tests.config.experiments import run
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.counting import parameters, train_flops, train_targets
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.factory import MODELS
 
 SMALL = {"n_layer": 3, "d_model": 24, "n_head": 3, "d_head": 7, "d_inner": 10}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.config.experiments import run
 from txlbench.config.identity import fingerprint, run_id
-from txlbench.config.schema import TrainConfig
+from txlbench.config.train import TrainConfig
 
 OWN = {"name": "mine", "path": "a.txt", "level": "char"}
 

@@ -3,7 +3,7 @@
 import itertools
 import tracemalloc
 
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.corpus import CorpusConfig
 from txlbench.data.preparation import prepare
 
 SENTENCE = " ".join(f"word{n}" for n in range(40)) + "\n"

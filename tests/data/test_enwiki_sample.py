@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.corpus import CorpusConfig
 from txlbench.data import enwiki_sample
 from txlbench.data.preparation import prepare
 from txlbench.errors import UserError

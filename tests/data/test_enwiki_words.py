@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.corpus import CorpusConfig
 from txlbench.data import enwiki_words
 from txlbench.data.enwiki_words import written_out
 from txlbench.data.preparation import prepare

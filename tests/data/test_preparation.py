@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.corpus import CorpusConfig
 from txlbench.data import building
 from txlbench.data.preparation import find_prepared, prepare
 from txlbench.errors import UserError

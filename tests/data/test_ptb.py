@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.corpus import CorpusConfig
 from txlbench.data.preparation import prepare
 from txlbench.data.ptb import PennTreebank
 from txlbench.errors import UserError

@@ -3,7 +3,7 @@
 import pytest
 
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.corpus import CorpusConfig
 from txlbench.data import fetching
 from txlbench.data.preparation import find_prepared, prepare
 from txlbench.data.published import Published

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from txlbench.config.schema import EvaluateConfig
+from txlbench.config.evaluate import EvaluateConfig
 from txlbench.execution.job import Job
 
 

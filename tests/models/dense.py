@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.transformer import Transformer
 
 

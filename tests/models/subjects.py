@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from txlbench.config.catalogue import ENCODINGS
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.factory import build_model
 from txlbench.models.interface import State, View
 from txlbench.models.transformer import Transformer

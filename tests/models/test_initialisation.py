@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from txlbench import seeding
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.factory import build_model
 
 SIZES = {"n_layer": 2, "d_model": 96, "n_head": 4, "d_inner": 200, "init_std": 0.03}

@@ -9,7 +9,7 @@ import torch
 from tests.models.dense import dense_log_probs
 from tests.models.subjects import strengthened
 from txlbench.config.clusters import softmax_projections
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 from txlbench.models.factory import build_model
 from txlbench.models.transformer import Transformer

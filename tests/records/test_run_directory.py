@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from txlbench.config.measurements import training_regime
-from txlbench.config.schema import RunConfig
+from txlbench.config.run import RunConfig
 from txlbench.errors import UserError
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState

@@ -1,6 +1,6 @@
 """Parameters are what decides a run; what may change is a tag."""
 
-from txlbench.config.schema import RunConfig
+from txlbench.config.run import RunConfig
 from txlbench.tracking.parameters import LONGEST_VALUE, parameters_of, settings_of
 
 

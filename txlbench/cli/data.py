@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS, UNITS, Level
+from txlbench.config.corpus import CorpusConfig
 from txlbench.config.loading import Document, validate
-from txlbench.config.schema import CorpusConfig, Split
+from txlbench.config.section import Split
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
 from txlbench.registry import suggestion

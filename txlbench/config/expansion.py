@@ -13,7 +13,8 @@ from pydantic import Field, field_validator
 from txlbench.config.identity import run_id
 from txlbench.config.loading import Document, Keys, parse_yaml, read_yaml, set_dotted, validate
 from txlbench.config.measurements import attention_lengths, skipped_lengths
-from txlbench.config.schema import RunConfig, Section
+from txlbench.config.run import RunConfig
+from txlbench.config.section import Section
 from txlbench.errors import UserError
 from txlbench.registry import suggestion
 

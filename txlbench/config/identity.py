@@ -4,7 +4,8 @@ import hashlib
 import json
 from typing import Any
 
-from txlbench.config.schema import RunConfig, Section
+from txlbench.config.run import RunConfig
+from txlbench.config.section import Section
 
 
 def _hashed_fields(section: Section) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from here, so that they cannot disagree on how a number was obtained.
 from typing import Literal
 
 from txlbench.config.identity import fingerprint
-from txlbench.config.schema import RunConfig, Section, Split
+from txlbench.config.run import RunConfig
+from txlbench.config.section import Section, Split
 
 
 class Measurement(Section):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.corpus import SCHEMA, ids_file
 from txlbench.data.source import Source
 from txlbench.data.text import Text

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.config.catalogue import Level
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.levels import load_vocabulary
 from txlbench.data.vocabulary import Vocabulary
 from txlbench.errors import UserError

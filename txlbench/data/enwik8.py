@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.hundred_million import HundredMillion, mahoney
 from txlbench.data.levels import ByteVocabulary
 from txlbench.data.splits import SPLITS

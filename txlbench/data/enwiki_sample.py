@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.source import Source
 from txlbench.data.splits import cut
 from txlbench.data.text import CHUNK, Text

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.enwiki_sample import REMEDY, EnwikiSample
 from txlbench.data.levels import WordVocabulary
 from txlbench.data.splits import SPLITS

@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar
 
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.fetching import PublishedFile
 from txlbench.data.published import Published, verify
 from txlbench.data.splits import SPLITS

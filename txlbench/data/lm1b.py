@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.fetching import PublishedFile, fetch
 from txlbench.data.levels import WordVocabulary
 from txlbench.data.published import Published, compare

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from txlbench.config.schema import CorpusConfig, Split
+from txlbench.config.corpus import CorpusConfig
+from txlbench.config.section import Split
 from txlbench.data.checksums import combined_checksum
 from txlbench.data.source import Source
 from txlbench.data.splits import SPLITS, cut

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from txlbench.config.catalogue import CORPUS_LOADERS
+from txlbench.config.corpus import CorpusConfig
 from txlbench.config.identity import fingerprint
-from txlbench.config.schema import CorpusConfig
 from txlbench.data.building import build
 from txlbench.data.corpus import SCHEMA, Corpus, open_corpus
 from txlbench.data.own_text import OwnText

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.fetching import PublishedFile, fetch
 from txlbench.data.published import Published
 from txlbench.data.splits import SPLITS

@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.archives import extract
 from txlbench.data.checksums import file_checksum
 from txlbench.data.fetching import PublishedFile, fetch

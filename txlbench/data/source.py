@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from txlbench.config.catalogue import Level
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.levels import VOCABULARIES, ByteVocabulary
 from txlbench.data.text import Text
 from txlbench.data.unigram import Counts

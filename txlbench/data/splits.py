@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from txlbench.config.catalogue import Level
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 from txlbench.data.text import Text, normalised
 
 SPLITS: tuple[Split, ...] = get_args(Split)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from txlbench.config.schema import Split
+from txlbench.config.section import Split
 
 Counts = Mapping[Split, NDArray[np.int64]]
 """How often each id occurs in each split, [V]."""

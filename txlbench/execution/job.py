@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from txlbench.config.schema import EvaluateConfig
+from txlbench.config.evaluate import EvaluateConfig
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from txlbench.config.evaluate import EvaluateConfig
 from txlbench.config.measurements import (
     Measurement,
     all_measurements,
@@ -14,7 +15,8 @@ from txlbench.config.measurements import (
     by_position,
     training_regime,
 )
-from txlbench.config.schema import EvaluateConfig, RunConfig, Split
+from txlbench.config.run import RunConfig
+from txlbench.config.section import Split
 from txlbench.data.corpus import Corpus
 from txlbench.evaluation.attention_length import best_length, shortest_length
 from txlbench.evaluation.scoring import score

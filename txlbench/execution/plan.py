@@ -7,9 +7,10 @@ from typing import Any
 
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.counting import parameters, train_flops, train_targets
+from txlbench.config.evaluate import EvaluateConfig
 from txlbench.config.expansion import Experiment, load_experiment
 from txlbench.config.measurements import all_measurements
-from txlbench.config.schema import EvaluateConfig, RunConfig
+from txlbench.config.run import RunConfig
 from txlbench.execution.request import Request
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from txlbench.config.measurements import training_regime
-from txlbench.config.schema import RunConfig
+from txlbench.config.run import RunConfig
 from txlbench.data.corpus import Corpus
 from txlbench.data.preparation import prepare
 from txlbench.data.streams import Streams

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout
 from txlbench.models.positions.encoding import Encoding, Scores
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.attention import Attention
 from txlbench.models.dropout import dropout_for
 from txlbench.models.positions.encoding import Encoding

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.seeding import bit_source
 
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
 from txlbench.config.clusters import Cluster, clusters_of
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout
 
 

@@ -1,6 +1,6 @@
 """From a configuration to a model with initial weights."""
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.initialisation import initialise
 from txlbench.models.interface import LanguageModel
 from txlbench.registry import Registry

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 
 RECURRENT_WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh", "w_gates", "b_gates")
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.recurrent import LayerState, RecurrentLayer, RecurrentModel
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import VariationalDropout
 from txlbench.models.embedding import Embedding
 from txlbench.models.interface import LanguageModel, Observer, View

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, log_softmax
 
 from txlbench.config.clusters import softmax_projections
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.embedding import Embedding
 
 

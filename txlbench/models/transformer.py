@@ -6,7 +6,7 @@ The four models that the paper compares differ in the encoding object and in the
 from torch import Tensor, nn
 
 from txlbench.config.catalogue import ENCODINGS
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.alignment import mask_TS
 from txlbench.models.block import Block
 from txlbench.models.dropout import dropout_for

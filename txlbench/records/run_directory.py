@@ -14,7 +14,7 @@ from typing import Any
 
 from txlbench.config.loading import dump_yaml, read_yaml, validate
 from txlbench.config.measurements import Measurement
-from txlbench.config.schema import RunConfig
+from txlbench.config.run import RunConfig
 from txlbench.errors import UserError
 from txlbench.files import append_json_line, read_json, read_json_lines, write_json, write_text
 from txlbench.records.states import RunState

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from txlbench.config.evaluate import EvaluateConfig
 from txlbench.config.measurements import Measurement
-from txlbench.config.schema import EvaluateConfig
 from txlbench.errors import UserError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from txlbench.config.expansion import Experiment, Line
-from txlbench.config.schema import RunConfig
+from txlbench.config.run import RunConfig
 from txlbench.config.units import displayed
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from txlbench.config.expansion import Experiment
-from txlbench.config.schema import RunConfig
+from txlbench.config.run import RunConfig
 from txlbench.errors import UserError
 from txlbench.files import read_json, write_json
 from txlbench.records.experiment_directory import ExperimentDirectory

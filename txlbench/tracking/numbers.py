@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from txlbench.config.schema import RunConfig
+from txlbench.config.run import RunConfig
 from txlbench.config.units import displayed
 from txlbench.records.run_directory import RunDirectory
 

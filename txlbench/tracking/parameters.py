@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from txlbench.config.schema import RunConfig, Section
+from txlbench.config.run import RunConfig
+from txlbench.config.section import Section
 
 LONGEST_VALUE = 500
 """Characters that every MLflow server since the first accepts; the artifact has the rest."""

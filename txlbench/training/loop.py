@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from txlbench.config.schema import TrainConfig
+from txlbench.config.train import TrainConfig
 from txlbench.models.interface import View
 from txlbench.training.objective import Auxiliary, scored_loss
 from txlbench.training.optimisation import apply_gradients, learning_rate

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from txlbench.config.schema import TrainConfig
+from txlbench.config.train import TrainConfig
 from txlbench.models.interface import LanguageModel, Observer, State
 
 

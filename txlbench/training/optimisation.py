@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from txlbench.config.schema import TrainConfig
+from txlbench.config.train import TrainConfig
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:

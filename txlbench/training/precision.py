@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from txlbench.config.schema import Precision
+from txlbench.config.train import Precision
 
 
 def resolve_precision(asked: Precision, device: torch.device) -> str:

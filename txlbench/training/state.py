@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from txlbench.config.schema import RunConfig, TrainConfig
+from txlbench.config.run import RunConfig
+from txlbench.config.train import TrainConfig
 from txlbench.models.interface import LanguageModel, State, View
 from txlbench.training.averaging import WeightAverage
 

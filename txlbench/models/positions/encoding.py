@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 
 
 class Scores(NamedTuple):

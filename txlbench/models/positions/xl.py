@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from txlbench.config.schema import ModelConfig
+from txlbench.config.model import ModelConfig
 from txlbench.models.alignment import pad_distances, relative_shift
 from txlbench.models.dropout import Dropout
 from txlbench.models.positions.encoding import Encoding, Scores

@@ -1,0 +1,178 @@
+"""The `model` section: size, encoding and regularisation."""
+
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from txlbench.config.catalogue import ENCODINGS, RELATIVE_ENCODINGS
+from txlbench.config.section import Section
+from txlbench.registry import suggestion
+
+RECURRENT_KINDS = frozenset({"lstm", "qrnn"})
+"""Models whose hidden state is their memory."""
+
+ATTENTION_KEYS = frozenset(
+    {
+        *("encoding", "n_head", "d_head", "d_inner", "dropatt", "clamp_len", "same_length"),
+        *("untie_r", "pre_lnorm", "max_distance", "shaw_bias"),
+    }
+)
+"""Keys that mean nothing to a recurrent kind and are set to their defaults there."""
+
+
+class ModelConfig(Section):
+    """The shared core's size, encoding and regularisation (paper section 3, official flags).
+
+    Attributes:
+        d_head: size of a head; default d_model // n_head.
+        d_inner: width of the feed-forward layer; default 4 * d_model.
+        d_embed: size of the embedding; default d_model, else a projection follows.
+        dropatt: dropout on attention probabilities.
+        clamp_len: distances beyond it count as clamp_len; null for no limit.
+        same_length: every query sees exactly mem_len keys, itself included.
+        untie_r: biases u and v of each layer's own, instead of one pair for all layers.
+        pre_lnorm: layer norm before each block instead of after it.
+        cutoffs: word ids at which the clusters of the adaptive embedding and softmax begin.
+        div_val: each further cluster's embedding is smaller by this factor.
+        tie_projs: for each cluster, whether softmax and embedding share their projection.
+        max_distance: largest distance with an entry of its own in a learned table: `shaw` clips
+            there (default: the largest met in training), `al-rfou` has that many positions plus
+            one (default tgt_len - 1). Unused otherwise.
+        shaw_bias: adds the content and position biases of the released code, which the paper's
+            definition of Shaw's encoding does not have (erratum E9).
+        init_std, proj_init_std: standard deviations of initial weights and projections.
+        kind: transformer, or lstm or qrnn, for which the keys of attention mean nothing.
+        dropoute: dropout of whole words of the embedding, as in AWD-LSTM.
+        dropouti, dropouth: of lstm and qrnn: dropout on the input and between layers; default
+            dropout.
+        wdrop: of lstm: dropout on the hidden-to-hidden weights.
+        variational: dropout masks are shared by all tokens of a segment; always so in lstm, qrnn.
+    """
+
+    ADDED = MappingProxyType(
+        {
+            "dropoute": 0.0,
+            "dropouti": None,
+            "dropouth": None,
+            "wdrop": 0.0,
+            "variational": False,
+        }
+    )
+
+    kind: Literal["transformer", "lstm", "qrnn"] = "transformer"
+    encoding: str = "xl"
+    n_layer: int = Field(4, ge=1)
+    d_model: int = Field(128, ge=1)
+    n_head: int = Field(4, ge=1)
+    d_head: int | None = Field(None, ge=1)
+    d_inner: int | None = Field(None, ge=1)
+    d_embed: int | None = Field(None, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    dropatt: float = Field(0.0, ge=0, lt=1)
+    clamp_len: int | None = Field(None, ge=0)
+    same_length: bool = False
+    untie_r: bool = False
+    pre_lnorm: bool = False
+    cutoffs: tuple[int, ...] = Field((), strict=False)
+    div_val: int = Field(1, ge=1)
+    tie_projs: tuple[bool, ...] | None = Field(None, strict=False)
+    max_distance: int | None = Field(None, ge=0)
+    shaw_bias: bool = False
+    init_std: float = Field(0.02, gt=0)
+    proj_init_std: float = Field(0.01, gt=0)
+    dropoute: float = Field(0.0, ge=0, lt=1)
+    dropouti: float | None = Field(None, ge=0, lt=1)
+    dropouth: float | None = Field(None, ge=0, lt=1)
+    wdrop: float = Field(0.0, ge=0, lt=1)
+    variational: bool = False
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, name: str) -> str:
+        if name not in ENCODINGS:
+            raise ValueError(f"unknown encoding '{name}'; {suggestion(name, ENCODINGS.names())}")
+        return name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, given: Any) -> Any:
+        """Fills the sizes that follow from others."""
+        if not isinstance(given, dict):
+            return given
+        filled = dict(given)
+        if filled.get("kind") in RECURRENT_KINDS:
+            filled = {key: value for key, value in filled.items() if key not in ATTENTION_KEYS}
+        d_model, n_head = filled.get("d_model", 128), filled.get("n_head", 4)
+        if isinstance(d_model, int) and isinstance(n_head, int) and n_head > 0:
+            for key, value in {
+                "d_head": max(1, d_model // n_head),
+                "d_inner": 4 * d_model,
+                "d_embed": d_model,
+            }.items():
+                if filled.get(key) is None:
+                    filled[key] = value
+        if filled.get("tie_projs") is None and isinstance(filled.get("cutoffs", ()), list | tuple):
+            filled["tie_projs"] = [False] * (len(filled.get("cutoffs", ())) + 1)
+        return filled
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if list(self.cutoffs) != sorted(set(self.cutoffs)) or any(c < 1 for c in self.cutoffs):
+            raise ValueError(f"cutoffs {list(self.cutoffs)} must be positive and ascending")
+        clusters = len(self.cutoffs) + 1
+        if self.tie_projs is not None and len(self.tie_projs) != clusters:
+            raise ValueError(
+                f"tie_projs has {len(self.tie_projs)} entries, but {len(self.cutoffs)} cutoffs "
+                f"make {clusters} clusters; give {clusters}"
+            )
+        if self.div_val > 1 and self.embed_size // self.div_val ** (clusters - 1) < 1:
+            raise ValueError(
+                f"div_val {self.div_val} leaves the last of {clusters} clusters no dimension of "
+                f"d_embed {self.embed_size}; lower div_val or drop a cutoff"
+            )
+        if self.wdrop and self.kind != "lstm":
+            raise ValueError(f"wdrop goes with kind lstm, not {self.kind}")
+        if self.shaw_bias and self.encoding != "shaw":
+            raise ValueError(f"shaw_bias goes with encoding shaw, not {self.encoding}")
+        return self
+
+    @property
+    def head_size(self) -> int:
+        assert self.d_head is not None
+        return self.d_head
+
+    @property
+    def inner_size(self) -> int:
+        assert self.d_inner is not None
+        return self.d_inner
+
+    @property
+    def embed_size(self) -> int:
+        assert self.d_embed is not None
+        return self.d_embed
+
+    @property
+    def input_dropout(self) -> float:
+        """dropouti as resolved."""
+        return self.dropout if self.dropouti is None else self.dropouti
+
+    @property
+    def hidden_dropout(self) -> float:
+        """dropouth as resolved."""
+        return self.dropout if self.dropouth is None else self.dropouth
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the hidden state is the memory, as of lstm and qrnn."""
+        return self.kind in RECURRENT_KINDS
+
+    @property
+    def name(self) -> str:
+        """What sets the model apart: its encoding, or its kind."""
+        return self.kind if self.is_recurrent else self.encoding
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the encoding sees distances only, so that memory is coherent."""
+        return not self.is_recurrent and self.encoding in RELATIVE_ENCODINGS

@@ -1,0 +1,98 @@
+"""The `train` section: segments, memory, objective and optimisation."""
+
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from txlbench.config.section import Section
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+class TrainConfig(Section):
+    """Segments, memory, objective and optimisation (official flags; paper section 3.2).
+
+    Attributes:
+        tgt_len: tokens predicted in a segment.
+        mem_len: cached states of earlier tokens; default tgt_len; 0 without recurrence.
+        recurrence: memory is carried from segment to segment.
+        loss: full, or half: only positions i >= tgt_len // 2, segments overlapping accordingly.
+        batch_size: streams trained on at once.
+        batch_chunk: parts into which a batch is cut to save memory; the step is the same.
+        max_step: optimiser steps.
+        lr: Adam's learning rate after warm-up; it falls along a cosine to zero at max_step.
+        warmup_step: steps of linear warm-up.
+        clip: largest global norm of the gradient.
+        log_interval, eval_interval: steps between log lines, and between validations.
+        eval_tokens: targets of each validation, spread evenly over valid; null for all.
+        precision: fp32, bf16 (autocast), or auto: bf16 where the device is fast at it.
+        average_from: share of the steps after which weights are averaged, and the average is
+            what is validated and kept; null for no averaging.
+        aux_layers: Al-Rfou's auxiliary loss of intermediate layers: layer k of n predicts the
+            targets too, until k / 2n of the training is done.
+        aux_positions: with half loss, the other positions are trained on too, as an auxiliary
+            loss that is not reported (Al-Rfou's "multiple positions").
+    """
+
+    UNHASHED = frozenset({"log_interval"})
+    ADDED = MappingProxyType({"average_from": None, "aux_layers": False, "aux_positions": False})
+
+    tgt_len: int = Field(64, ge=1)
+    mem_len: int | None = Field(None, ge=0)
+    recurrence: bool = True
+    loss: Literal["full", "half"] = "full"
+    batch_size: int = Field(16, ge=1)
+    batch_chunk: int = Field(1, ge=1)
+    max_step: int = Field(1000, ge=1)
+    lr: float = Field(2.5e-4, gt=0)
+    warmup_step: int = Field(0, ge=0)
+    clip: float = Field(0.25, gt=0)
+    log_interval: int = Field(20, ge=1)
+    eval_interval: int = Field(200, ge=1)
+    eval_tokens: int | None = Field(None, ge=1)
+    precision: Precision = "auto"
+    average_from: float | None = Field(None, ge=0, lt=1)
+    aux_layers: bool = False
+    aux_positions: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve_recurrence(cls, given: Any) -> Any:
+        """No recurrence means no memory and no memory no recurrence, before anything else."""
+        if not isinstance(given, dict):
+            return given
+        filled = dict(given)
+        if filled.get("mem_len") is None:
+            filled["mem_len"] = filled.get("tgt_len", 64)
+        if type(filled["mem_len"]) is not int or filled["mem_len"] < 0:
+            return filled  # refused below
+        if filled.get("recurrence") is False or filled["mem_len"] == 0:
+            filled["recurrence"], filled["mem_len"] = False, 0
+        return filled
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.batch_size % self.batch_chunk:
+            raise ValueError(
+                f"batch_chunk {self.batch_chunk} does not divide batch_size {self.batch_size}"
+            )
+        if self.warmup_step > self.max_step:
+            raise ValueError(
+                f"warmup_step {self.warmup_step} is beyond max_step {self.max_step}; "
+                "the learning rate would never be reached"
+            )
+        if self.aux_positions and self.loss == "full":
+            raise ValueError("aux_positions goes with loss half: full loss trains on all positions")
+        return self
+
+    @property
+    def memory(self) -> int:
+        """mem_len as resolved."""
+        assert self.mem_len is not None
+        return self.mem_len
+
+    @property
+    def stride(self) -> int:
+        """Tokens by which segments move on: those that each segment trains on."""
+        return self.tgt_len - self.tgt_len // 2 if self.loss == "half" else self.tgt_len
