@@ -174,5 +174,10 @@ class ModelConfig(Section):
 
     @property
     def is_relative(self) -> bool:
-        """Whether the encoding sees distances only, so that memory is coherent."""
+        """Whether the encoding sees distances only."""
         return not self.is_recurrent and self.encoding in RELATIVE_ENCODINGS
+
+    @property
+    def has_coherent_memory(self) -> bool:
+        """Whether what is remembered means the same in the next segment."""
+        return self.is_recurrent or self.is_relative

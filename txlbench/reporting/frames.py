@@ -82,7 +82,7 @@ def _run(run: RunResult) -> dict[str, Any]:
         "seed": run.config.seed,
         "run_id": run.directory.id,
         "recurrence": run.config.train.recurrence,
-        "encoding": run.config.model.encoding,
+        "encoding": run.config.model.name,
         "loss": run.config.train.loss,
         "state": run.state,
         "error": run.error,
@@ -119,7 +119,7 @@ def _row(row: Row) -> dict[str, Any]:
     return {
         "row": row.label,
         "recurrence": first.config.train.recurrence,
-        "encoding": first.config.model.encoding,
+        "encoding": first.config.model.name,
         "loss": first.config.train.loss,
         "targets_trained": row.targets,
         "parameters": row.parameters,

@@ -37,9 +37,11 @@ def _extrapolated(row: Row) -> list[str]:
     """Names the chosen lengths that need positions never trained."""
     lengths = sorted(
         {
-            run.outcome.best_length
+            length
             for run in row.scored
-            if run.outcome and run.is_extrapolated(run.outcome.best_length)
+            if run.outcome
+            and (length := run.outcome.best_length) is not None
+            and run.is_extrapolated(length)
         }
     )
     if not lengths:

@@ -55,14 +55,15 @@ class Outcome:
     Attributes:
         init: the training regime ("PPL init" in the paper's Table 6).
         best: at `best_length`, which is the best of the sweep on valid ("PPL best").
-        attention_length: the shortest length within the tolerance of the best.
+        attention_length: the shortest length within the tolerance of the best; both lengths are
+            None for a model without attention, whose best is its init.
         by_position: segments laid end to end, so that each position is scored.
     """
 
     init: Evaluation
     best: Evaluation
-    best_length: int
-    attention_length: int
+    best_length: int | None
+    attention_length: int | None
     sweep: tuple[SweepPoint, ...]
     by_position: Evaluation
 
@@ -71,14 +72,18 @@ class Outcome:
         return cls(
             init=Evaluation.parse(entry["init"]),
             best=Evaluation.parse(entry["best"]),
-            best_length=int(entry["best_length"]),
-            attention_length=int(entry["attention_length"]),
+            best_length=_length(entry["best_length"]),
+            attention_length=_length(entry["attention_length"]),
             sweep=tuple(
                 SweepPoint(int(point["attention_length"]), point["split"], float(point["loss"]))
                 for point in entry["sweep"]
             ),
             by_position=Evaluation.parse(entry["by_position"]),
         )
+
+
+def _length(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def find_outcome(

@@ -68,12 +68,13 @@ class RunResult:
     @property
     def is_incoherent(self) -> bool:
         """Absolute positions with memory: two tokens share one position (paper, section 3.3)."""
-        return self.config.train.recurrence and not self.config.model.is_relative
+        return self.config.train.recurrence and not self.config.model.has_coherent_memory
 
-    def is_extrapolated(self, length: int) -> bool:
+    def is_extrapolated(self, length: int | None) -> bool:
         """Whether absolute positions beyond those trained are needed at attention `length`."""
         return (
-            self.config.model.encoding == "absolute"
+            length is not None
+            and self.config.model.name == "absolute"
             and not self.config.train.recurrence
             and length > self.config.train.tgt_len
         )

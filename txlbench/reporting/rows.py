@@ -58,7 +58,9 @@ class Row:
 
     @property
     def attention_length(self) -> Estimate | None:
-        return estimate([run.outcome.attention_length for run in self.scored if run.outcome])
+        outcomes = [run.outcome for run in self.scored if run.outcome]
+        lengths = [each.attention_length for each in outcomes if each.attention_length]
+        return estimate(lengths)
 
     def values(self, loss: Callable[[Outcome], float]) -> dict[int, float]:
         """Seed -> a loss of its run as displayed: means are taken of what the table shows."""

@@ -101,7 +101,7 @@ def _configuration(rows: Sequence[Row]) -> list[Column]:
     return [
         _column("row", rows, lambda row: row.label),
         _column("recurrence", rows, lambda row: _yes_no(row.first.config.train.recurrence)),
-        _column("encoding", rows, lambda row: row.first.config.model.encoding),
+        _column("encoding", rows, lambda row: row.first.config.model.name),
         _column("loss", rows, lambda row: row.first.config.train.loss),
         _column("targets trained", rows, lambda row: compact(row.targets), is_number=True),
         _column("parameters", rows, lambda row: compact(row.parameters), is_number=True),

@@ -36,7 +36,8 @@ def summary_values(
     split = entry["evaluate"]["split"]
     for name in ("init", "best"):
         yield f"{split}_{unit}_{name}", displayed(entry[name]["loss"], unit), 0
-    yield "attention_length", float(entry["attention_length"]), 0
+    if entry["attention_length"] is not None:
+        yield "attention_length", float(entry["attention_length"]), 0
     for point in entry["sweep"]:
         name = f"{point['split']}_{unit}_at_attention_length"
         yield name, displayed(point["loss"], unit), int(point["attention_length"])

@@ -104,7 +104,8 @@ def _draw_markers(axes: Axes, runs: Sequence[RunResult], colour: str) -> list[fl
     keys = mean_keys(outcomes[0][1].init.measurement)
     init = estimate([run.displayed(outcome.init.loss) for run, outcome in outcomes])
     best = estimate([run.displayed(_loss_there(outcome)) for run, outcome in outcomes])
-    length = estimate([outcome.attention_length for _, outcome in outcomes])
+    lengths = [outcome.attention_length for _, outcome in outcomes]
+    length = estimate([each for each in lengths if each is not None])
     assert init is not None
     assert best is not None
     assert length is not None
