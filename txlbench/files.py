@@ -89,4 +89,7 @@ def last_json_line(path: Path) -> Any:
         file.seek(max(0, size - 65536))
         whole = file.read().rpartition(b"\n")[0]
     last = whole.rpartition(b"\n")[2]
-    return json.loads(last) if last else None
+    try:
+        return json.loads(last) if last else None
+    except ValueError as error:
+        raise UserError(f"{path}: the last line is not JSON", "restore the file") from error

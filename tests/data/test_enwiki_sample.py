@@ -35,7 +35,7 @@ def test_the_sample_is_what_the_catalogue_says_and_needs_no_network(monkeypatch)
 
 def test_neither_gensim_nor_torch_is_imported():
     code = (
-        "import sys; from txlbench.config.schema import CorpusConfig; "
+        "import sys; from txlbench.config.corpus import CorpusConfig; "
         "from txlbench.data.preparation import prepare; "
         "prepare(CorpusConfig(name='enwiki-sample')); "
         "print(sorted({'gensim', 'torch'} & set(sys.modules)))"

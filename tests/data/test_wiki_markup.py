@@ -23,6 +23,9 @@ def read(markup):
         ("[[File:A.jpg|thumb|A ''[[view]]'' of it.]]It is a fine place.", "It is a fine place."),
         ("It is a place.[[Category:Places|It]] [[de:Ort]] And more.", "It is a place. And more."),
         ("A film [[Alien: Covenant|of it]] came.[[Category: A]]", "A film of it came."),
+        ("The site www.x.org/y is open now.", "The site is open now."),
+        ("thumb|A [[road]]\nIt is a long road.", "It is a long road."),
+        ("It is {{lang|la|magna|size=big}} in Latin.", "It is magna in Latin."),
         ("One &amp; two&nbsp;three &ndash; four.", "One & two three – four."),
         ("It is<!-- not --> here <nowiki>[[now]]</nowiki>.", "It is here [[now]]."),
         ("The set <math>x \\in A</math> is not empty.", "The set <formula> is not empty."),
@@ -59,6 +62,7 @@ def test_one_paragraph(markup, text):
         "thumb|A highway through the country",
         "<syntaxhighlight>\nx = 1. It is a line.\n</syntaxhighlight>",
         "Too short.",
+        "* It is in Rome.",
         "Its parts are the following:\n* One\n* Two",
     ],
 )

@@ -8,8 +8,8 @@ from txlbench.config.run import RunConfig
 from txlbench.config.section import Section
 
 
-def _hashed_fields(section: Section) -> dict[str, Any]:
-    """The fields of `section` that decide what is trained, as plain data."""
+def hashed_fields(section: Section) -> dict[str, Any]:
+    """The fields of `section` that count for its identity, as plain data."""
     fields = section.model_dump(mode="json")
     return {
         name: value
@@ -32,15 +32,15 @@ def run_id(config: RunConfig) -> str:
     does not cover evaluation, paths, device, workers or logging: same identity, same run.
     """
     corpus = {
-        **_hashed_fields(config.corpus),
+        **hashed_fields(config.corpus),
         "level": config.corpus.resolved_level,
         "split_rule": config.corpus.split_rule,
     }
     digest = fingerprint(
         {
             "corpus": corpus,
-            "model": _hashed_fields(config.model),
-            "train": _hashed_fields(config.train),
+            "model": hashed_fields(config.model),
+            "train": hashed_fields(config.train),
             "seed": config.seed,
         }
     )

@@ -4,9 +4,10 @@ Evaluation computes a `Measurement`, reporting looks its record up by `key`; bot
 from here, so that they cannot disagree on how a number was obtained.
 """
 
+from types import MappingProxyType
 from typing import Literal
 
-from txlbench.config.identity import fingerprint
+from txlbench.config.identity import fingerprint, hashed_fields
 from txlbench.config.run import RunConfig
 from txlbench.config.section import Section, Split
 
@@ -28,7 +29,11 @@ class Measurement(Section):
             lead-in of mem_len tokens; None for all targets, each stream starting cold.
         exact: streams are warmed by all tokens that can reach their first target, so that the
             number does not depend on batch_size.
+        zero_memory: streams begin with a memory of zeros that is attended to, as the official
+            TensorFlow code and Hugging Face's do, instead of an empty one.
     """
+
+    ADDED = MappingProxyType({"zero_memory": False})
 
     regime: Literal["streaming", "windows"]
     split: Split
@@ -41,12 +46,13 @@ class Measurement(Section):
     batch_size: int = 10
     tokens: int | None = None
     exact: bool = False
+    zero_memory: bool = False
 
     @property
     def key(self) -> str:
         """A file name: readable, and distinct for distinct measurements."""
         length = f"a{self.attention_length}" if self.attention_length else f"t{self.tgt_len}"
-        return f"{self.split}-{self.regime}-{length}-{fingerprint(self.model_dump(mode='json'))}"
+        return f"{self.split}-{self.regime}-{length}-{fingerprint(hashed_fields(self))}"
 
 
 def training_regime(config: RunConfig, split: Split) -> Measurement:

@@ -27,6 +27,8 @@ class Score:
         by_position: the mean at each position of a segment, None where nothing is scored.
         cold_starts: streams that began without the memory that a longer text would give.
         dropped: predictions of the split that were asked for and not scored.
+        losses: float32 [tokens] in nats, in order of position, if they were to be kept.
+        positions: int64 [tokens], the index in the split of each predicted token.
     """
 
     loss: float
@@ -34,6 +36,8 @@ class Score:
     by_position: list[float | None]
     cold_starts: int
     dropped: int = 0
+    losses: NDArray[np.float32] | None = None
+    positions: NDArray[np.int64] | None = None
 
 
 @torch.no_grad()
@@ -43,28 +47,40 @@ def score(
     measurement: Measurement,
     n_layer: int,
     device: torch.device,
+    keep_losses: bool = False,
 ) -> Score:
     """Scores a split; the model must be in evaluation mode and on `device`.
 
     Args:
         ids: token ids [N + 1] of the split; only the pieces being read leave the disk.
         n_layer: the model's depth, which the exact mode needs.
+        keep_losses: whether each target's loss is returned too.
     """
     total = LossSum(measurement.tgt_len)
     plan = lanes(len(ids) - 1, measurement, n_layer)
-    reader = _Reader(model, ids, device, total)
+    reader = _Reader(model, ids, device, total, [] if keep_losses else None)
     if measurement.regime == "streaming":
         _stream(reader, plan, measurement)
     else:
         _slide(reader, plan, measurement)
     cold = sum(lane.start == lane.first and measurement.mem_len > 0 for lane in plan)
-    return Score(total.mean, total.tokens, total.by_position(), cold)
+    losses, positions = reader.in_order() if keep_losses else (None, None)
+    return Score(
+        total.mean, total.tokens, total.by_position(), cold, losses=losses, positions=positions
+    )
 
 
 def _stream(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
     """All lanes side by side, memory carried; lanes that end earlier are padded."""
     view = View(measurement.mem_len, measurement.clamp_len, measurement.same_length)
     state = reader.model.initial_state(len(plan), view)
+    if measurement.zero_memory:
+        state = state.replace(
+            {
+                name: memory.new_zeros(len(plan), measurement.mem_len, *memory.shape[2:])
+                for name, memory in state.tensors().items()
+            }
+        )
     nothing = Piece(0, 0, 0)
     for row in zip_longest(*(pieces(lane, measurement) for lane in plan), fillvalue=nothing):
         state = reader.read(row, state)
@@ -87,6 +103,7 @@ class _Reader:
     ids: NDArray[Any]
     device: torch.device
     total: LossSum
+    kept: list[tuple[NDArray[Any], NDArray[Any]]] | None = None
 
     def read(self, row: tuple[Piece, ...], state: Any) -> Any:
         """Reads one piece a lane; returns the state after them."""
@@ -100,10 +117,28 @@ class _Reader:
         on_device = torch.from_numpy(tokens).to(self.device)
         hidden, state = self.model.forward(on_device[:, :-1], state)
         if scored.any():
-            self._add(hidden, on_device[:, 1:], scored)
+            starts = np.array([piece.start for piece in row])
+            self._add(hidden, on_device[:, 1:], scored, starts)
         return state
 
-    def _add(self, hidden_BTD: Tensor, targets_BT: Tensor, scored_BT: NDArray[np.bool_]) -> None:
+    def in_order(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """All losses kept, by position in the split."""
+        assert self.kept is not None
+        losses, positions = (np.concatenate(parts) for parts in zip(*self.kept, strict=True))
+        order = np.argsort(positions)
+        return losses[order].astype(np.float32), positions[order].astype(np.int64)
+
+    def _add(
+        self,
+        hidden_BTD: Tensor,
+        targets_BT: Tensor,
+        scored_BT: NDArray[np.bool_],
+        starts_B: NDArray[np.int64],
+    ) -> None:
         chosen = torch.from_numpy(scored_BT).to(self.device)
         losses = self.model.losses(hidden_BTD[chosen][None], targets_BT[chosen][None])
-        self.total.add(losses[0].float().cpu().numpy(), np.nonzero(scored_BT)[1])
+        values = losses[0].float().cpu().numpy()
+        rows, columns = np.nonzero(scored_BT)
+        self.total.add(values, columns)
+        if self.kept is not None:
+            self.kept.append((values, starts_B[rows] + columns + 1))
