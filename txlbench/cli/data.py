@@ -1,7 +1,5 @@
 """`txlbench data`: lists, prepares and shows corpora, and exports their token ids."""
 
-import math
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -9,11 +7,11 @@ import click
 
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS, UNITS, Level
 from txlbench.config.corpus import CorpusConfig
-from txlbench.config.loading import Document, validate
+from txlbench.config.named_corpus import corpus_named
 from txlbench.config.section import Split
+from txlbench.config.units import displayed
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
-from txlbench.registry import suggestion
 
 if TYPE_CHECKING:
     from txlbench.data.corpus import Corpus
@@ -69,7 +67,7 @@ def show(name: str, level: Level | None) -> None:
     """Show counts, checksum, vocabulary and place of a corpus; prepares it first if need be."""
     corpus = _prepare(name, level)
     unit = UNITS[corpus.level]
-    unigram = {split: _in_unit(loss, unit) for split, loss in corpus.unigram.items()}
+    unigram = {split: displayed(loss, unit) for split, loss in corpus.unigram.items()}
     for key, value in {
         "name": corpus.name,
         "level": corpus.level,
@@ -109,25 +107,10 @@ def _prepare(name: str, level: Level | None, from_file: Path | None = None) -> "
     """The prepared corpus that the command line names; its warnings go to stderr."""
     from txlbench.data import preparation
 
-    corpus = preparation.prepare(_config(name, level), from_file)
+    corpus = preparation.prepare(corpus_named(name, level), from_file)
     for warning in corpus.warnings:
         click.echo(f"warning: {corpus.name}: {warning}", err=True)
     return corpus
-
-
-def _config(name: str, level: Level | None) -> CorpusConfig:
-    content: dict[str, str | None] = {"name": name, "level": level}
-    if name not in CORPORA:
-        if not Path(name).exists():
-            raise UserError(f"{name}: neither a corpus nor a file", suggestion(name, CORPORA))
-        content |= {"name": _name_of(Path(name)), "path": name}
-    return validate(CorpusConfig, content, Document(name, content))
-
-
-def _name_of(path: Path) -> str:
-    """A corpus name for a text: its file's name, without what a corpus name may not have."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-") or "text"
-    return f"{name}-text" if name in CORPORA else name
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -142,10 +125,6 @@ def _refuse_foreign(out: Path) -> None:
 
 def _number(count: int | None) -> str:
     return "?" if count is None else f"{count:,}"
-
-
-def _in_unit(loss: float, unit: str) -> float:
-    return loss / math.log(2) if unit == "bpc" else math.exp(loss)
 
 
 def _by_split(values: dict[Split, str]) -> str:

@@ -14,6 +14,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "data": ("txlbench.cli.data:data", "List, prepare, show and export corpora."),
     "figures": ("txlbench.cli.figures:figures", "Rebuild tables and figures without training."),
     "status": ("txlbench.cli.status:status", "Show every run with its state and progress."),
+    "eval": ("txlbench.cli.evaluate:evaluate", "Measure any model on any text."),
+    "import": ("txlbench.cli.weights:import_", "Bring in weights of other programs."),
+    "export": ("txlbench.cli.weights:export", "Write weights for other programs."),
     "sync": ("txlbench.cli.sync:sync", "Deliver results to MLflow, or rebuild its store."),
 }
 """Verb -> (where it lives, what it does). Only the verb that is called is imported."""

@@ -7,11 +7,12 @@ depends on the machine and the hour is in `timings.jsonl`, `facts.json` and `sta
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from txlbench.config.imported import ImportedConfig
 from txlbench.config.loading import dump_yaml, read_yaml, validate
 from txlbench.config.measurements import Measurement
 from txlbench.config.run import RunConfig
@@ -68,6 +69,24 @@ class RunDirectory:
             raise document.error((), "not a run's configuration", "restore the file")
         content = {k: v for k, v in document.value.items() if k not in ("label", "paper")}
         return validate(RunConfig, content, document)
+
+    def write_imported(self, config: ImportedConfig) -> None:
+        """Writes `config.yaml` of a model that was not trained here."""
+        write_text(self.path / "config.yaml", dump_yaml(config.model_dump(mode="json")))
+
+    def read_imported(self) -> ImportedConfig:
+        """The configuration of an imported run; UserError as in `read_config`."""
+        document = read_yaml(self.path / "config.yaml")
+        return validate(ImportedConfig, document.value, document)
+
+    def write_tokens(self, tokens: Sequence[str]) -> None:
+        """Writes the vocabulary that an imported model brought along, in order of id."""
+        write_json(self.path / "vocab.json", list(tokens))
+
+    def read_tokens(self) -> tuple[str, ...] | None:
+        """The vocabulary of an imported model, None if it brought none."""
+        path = self.path / "vocab.json"
+        return tuple(read_json(path)) if path.exists() else None
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         write_json(self.path / "facts.json", dict(facts))

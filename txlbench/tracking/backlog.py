@@ -166,3 +166,18 @@ def nothing_to_deliver(directory: Path) -> bool:
     if not all(is_delivered(run, notes) for run, notes in runs):
         return False
     return not store.lacks([parent.run_id, *(notes.run_id or "" for _, notes in runs)])
+
+
+def run_directory_of(mlflow_run: str, results: Path) -> Path:
+    """The run directory below `results` that was delivered as the MLflow run of that id.
+
+    Raises:
+        UserError: if none was.
+    """
+    for path in sorted(results.glob(f"*/runs/*/{NOTES}")):
+        if read_json(path).get("run_id") == mlflow_run:
+            return path.parent
+    raise UserError(
+        f"runs:/{mlflow_run}: no run below {results} was delivered to MLflow under that id",
+        "give the run's directory",
+    )

@@ -1,10 +1,12 @@
 """Checkpoints: tensors and plain data only, whole or absent, loaded without executing code."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from txlbench import seeding
 from txlbench.errors import UserError
@@ -38,6 +40,12 @@ def save_weights(path: Path, state: TrainingState) -> None:
             "progress": asdict(state.progress),
         }
         write_atomically(path, lambda file: torch.save(content, file))
+
+
+def save_model(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Writes the weights of a model that was not trained here, as a best checkpoint."""
+    content = {"schema": SCHEMA, "model": dict(weights), "progress": asdict(Progress())}
+    write_atomically(path, lambda file: torch.save(content, file))
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+"""Bringing somebody else's weights in as a run directory, and ours out."""
+
+from pathlib import Path
+
+import torch
+
+from txlbench.errors import UserError
+from txlbench.execution.references import LoadedModel, foreign_reader, imported_config, load_model
+from txlbench.models.convert.converted import Converted, SourceView
+from txlbench.models.convert.hf import write_hf
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.states import RunState
+from txlbench.training.checkpoint import save_model
+
+
+def import_model(source: str, out: Path) -> tuple[RunDirectory, Converted]:
+    """Writes the weights of `source` as an ordinary run directory, state imported.
+
+    Raises:
+        UserError: if `source` is not hf:DIR, torch:FILE or tf:PREFIX, or `out` is in use.
+    """
+    reader = foreign_reader(source)
+    if reader is None:
+        raise UserError(f"{source}: not a source of weights", "hf:DIR, torch:FILE or tf:PREFIX")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: exists already", "choose another --out, or delete it")
+    converted = reader()
+    run = RunDirectory(out)
+    save_model(run.checkpoints / "best.pt", converted.weights)
+    run.write_imported(imported_config(source, converted))
+    if converted.tokens is not None:
+        run.write_tokens(converted.tokens)
+    run.set_state(RunState.IMPORTED)
+    return run, converted
+
+
+def export_model(reference: str, target: str) -> Path:
+    """Writes a model as a Hugging Face folder; `target` is hf:DIR."""
+    kind, _, place = target.partition(":")
+    if kind != "hf" or not place:
+        raise UserError(f"--to {target}: not a form weights go out in", "hf:DIR")
+    loaded = load_model(reference, torch.device("cpu"))
+    write_hf(_converted(loaded), Path(place))
+    return Path(place)
+
+
+def _converted(loaded: LoadedModel) -> Converted:
+    look_back = loaded.look_back
+    view = SourceView(
+        look_back.mem_len, look_back.tgt_len, look_back.clamp_len, look_back.same_length
+    )
+    weights = dict(loaded.model.state_dict())
+    return Converted(loaded.config, loaded.vocabulary_size, weights, view, loaded.tokens)

@@ -1,0 +1,197 @@
+"""From what a user calls a model to the model itself, in evaluation mode.
+
+A run directory; `EXPERIMENT/RUN-ID` or `EXPERIMENT/LABEL` under results/; `runs:/ID` of MLflow;
+`hf:DIR`, `torch:FILE` or `tf:PREFIX` of somebody else's weights.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from txlbench.config.imported import ImportedConfig, LookBack
+from txlbench.config.model import ModelConfig
+from txlbench.config.run import RunConfig
+from txlbench.errors import UserError
+from txlbench.models.convert.converted import Converted
+from txlbench.models.factory import build_model
+from txlbench.models.interface import LanguageModel
+from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.states import RunState
+from txlbench.registry import suggestion
+from txlbench.tracking.backlog import run_directory_of
+from txlbench.training.checkpoint import load
+
+FORMS = (
+    "a run directory, EXPERIMENT/LABEL, EXPERIMENT/RUN-ID, runs:/ID, hf:DIR, torch:FILE, tf:PREFIX"
+)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to be measured, and what is known of it.
+
+    Attributes:
+        reference: what the user called it.
+        vocabulary_size: token types it predicts.
+        look_back: how it evaluates unless told otherwise.
+        recurrence: whether memory is carried from segment to segment.
+        run: the configuration it was trained with here; None for an imported one.
+        tokens: its vocabulary in order of id, where it brought one along.
+    """
+
+    reference: str
+    model: LanguageModel
+    config: ModelConfig
+    vocabulary_size: int
+    look_back: LookBack
+    recurrence: bool = True
+    run: RunConfig | None = None
+    tokens: tuple[str, ...] | None = None
+
+
+def load_model(
+    reference: str, device: torch.device, checkpoint: str = "best", results: Path = RESULTS
+) -> LoadedModel:
+    """The model that `reference` names, with its weights on `device`.
+
+    Args:
+        checkpoint: best or last; of runs only.
+
+    Raises:
+        UserError: if nothing, or more than one thing, goes by that name.
+    """
+    reader = foreign_reader(reference)
+    if reader is not None:
+        return _from_converted(reference, reader(), device)
+    run = find_run(reference, results)
+    if run.state is RunState.IMPORTED:
+        return _from_imported(reference, run, device)
+    return _from_run(reference, run, device, checkpoint)
+
+
+def foreign_reader(reference: str) -> Callable[[], Converted] | None:
+    """What reads somebody else's weights; None if `reference` has no such prefix."""
+    kind, colon, place = reference.partition(":")
+    if not colon or kind not in ("hf", "torch", "tf"):
+        return None
+
+    def read() -> Converted:
+        if kind == "hf":
+            from txlbench.models.convert.hf import read_hf
+
+            return read_hf(Path(place))
+        if kind == "torch":
+            from txlbench.models.convert.torch_file import read_torch
+
+            return read_torch(Path(place))
+        from txlbench.models.convert.tf import read_tf
+
+        return read_tf(Path(place))
+
+    return read
+
+
+def find_run(reference: str, results: Path = RESULTS) -> RunDirectory:
+    """The run directory that `reference` names."""
+    if reference.startswith("runs:/"):
+        return RunDirectory(run_directory_of(reference.removeprefix("runs:/"), results))
+    if (Path(reference) / "config.yaml").is_file():
+        return RunDirectory(Path(reference))
+    name, _, wanted = reference.partition("/")
+    experiment = ExperimentDirectory(results / name)
+    if not wanted or not experiment.spec_file.is_file():
+        raise UserError(f"{reference}: no such model", f"give {FORMS}")
+    return _run_of(experiment, reference, wanted)
+
+
+def _run_of(experiment: ExperimentDirectory, reference: str, wanted: str) -> RunDirectory:
+    """The run of an experiment by id or by label."""
+    if (experiment.run(wanted).path / "config.yaml").is_file():
+        return experiment.run(wanted)
+    lines = {line.label: line for line in experiment.read_spec().lines}
+    if wanted not in lines:
+        known = [*lines, *(run.id for run in experiment.runs())]
+        raise UserError(f"{reference}: no such row or run", suggestion(wanted, known))
+    run_ids = dict.fromkeys(lines[wanted].run_ids)
+    if len(run_ids) > 1:
+        choices = ", ".join(f"{experiment.path.name}/{each}" for each in run_ids)
+        raise UserError(f"{reference}: {len(run_ids)} seeds go by that name", f"one of {choices}")
+    return experiment.run(next(iter(run_ids)))
+
+
+def _from_run(
+    reference: str, run: RunDirectory, device: torch.device, checkpoint: str
+) -> LoadedModel:
+    config = run.read_config()
+    weights = load(run.checkpoints / f"{checkpoint}.pt")["model"]
+    size = run.read_facts()["corpus"]["vocabulary_size"]
+    look_back = LookBack(
+        tgt_len=config.train.tgt_len,
+        mem_len=config.train.memory,
+        clamp_len=config.model.clamp_len,
+        same_length=config.model.same_length,
+    )
+    return LoadedModel(
+        reference,
+        _build(config.model, size, weights, device),
+        config.model,
+        size,
+        look_back,
+        config.train.recurrence,
+        config,
+    )
+
+
+def _from_imported(reference: str, run: RunDirectory, device: torch.device) -> LoadedModel:
+    config = run.read_imported()
+    weights = load(run.checkpoints / "best.pt")["model"]
+    model = _build(config.model, config.vocabulary_size, weights, device)
+    return LoadedModel(
+        reference,
+        model,
+        config.model,
+        config.vocabulary_size,
+        config.evaluate,
+        tokens=run.read_tokens(),
+    )
+
+
+def _from_converted(reference: str, converted: Converted, device: torch.device) -> LoadedModel:
+    config = imported_config(reference, converted)
+    model = _build(config.model, config.vocabulary_size, converted.weights, device)
+    return LoadedModel(
+        reference,
+        model,
+        config.model,
+        config.vocabulary_size,
+        config.evaluate,
+        tokens=converted.tokens,
+    )
+
+
+def imported_config(reference: str, converted: Converted) -> ImportedConfig:
+    """What an imported run's `config.yaml` says."""
+    view = converted.view
+    given = {
+        name: value
+        for name, value in (("tgt_len", view.tgt_len), ("mem_len", view.mem_len))
+        if value is not None
+    }
+    look_back = LookBack(clamp_len=view.clamp_len, same_length=view.same_length, **given)
+    return ImportedConfig(
+        source=reference,
+        model=converted.config,
+        vocabulary_size=converted.vocabulary_size,
+        evaluate=look_back,
+    )
+
+
+def _build(
+    config: ModelConfig, size: int, weights: dict[str, torch.Tensor], device: torch.device
+) -> LanguageModel:
+    model = build_model(config, size)
+    model.load_state_dict(weights)
+    return model.to(device).eval()

@@ -1,0 +1,155 @@
+"""The released PyTorch code's model files: a pickled module, or its state dict."""
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from txlbench.errors import UserError
+from txlbench.models.convert import weights_only
+from txlbench.models.convert.converted import Converted, SourceView, model_config
+from txlbench.models.convert.hf import PREFIX, reverse_clusters
+from txlbench.models.convert.legacy_modules import CLASS_OF, class_of, edited
+from txlbench.models.convert.official import from_official
+from txlbench.models.convert.shapes import inferred
+from txlbench.models.convert.weights_only import Inert
+
+WRAPPER = "module"
+"""The name under which half-precision and parallel wrappers hold the model."""
+
+MODEL_CLASSES = (
+    *("PositionalEmbedding", "PositionwiseFF", "MultiHeadAttn", "RelMultiHeadAttn"),
+    *("RelPartialLearnableMultiHeadAttn", "RelLearnableMultiHeadAttn", "DecoderLayer"),
+    *("RelLearnableDecoderLayer", "RelPartialLearnableDecoderLayer", "AdaptiveEmbedding"),
+    "MemTransformerLM",
+)
+CLASSES = (
+    *(f"mem_transformer.{name}" for name in MODEL_CLASSES),
+    "proj_adaptive_softmax.ProjectedAdaptiveLogSoftmax",
+    "utils.proj_adaptive_softmax.ProjectedAdaptiveLogSoftmax",
+    *("fp16_opt.FP16_Module", "utils.data_parallel.BalancedDataParallel"),
+    "torch.nn.parallel.data_parallel.DataParallel",
+    *(f"torch.nn.modules.container.{n}" for n in ("ModuleList", "ParameterList", "Sequential")),
+    *("torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"),
+    *("torch.nn.modules.dropout.Dropout", "torch.nn.modules.activation.ReLU"),
+    "torch.nn.modules.normalization.LayerNorm",
+    "torch.nn.backends.thnn._get_thnn_function_backend",
+)
+"""Of what the released code's model consists; each module of torch before 1.3 has a backend."""
+
+NOT_IN_A_STATE_DICT = (
+    "dropout, dropatt and pre_lnorm (taken as 0, 0 and false)",
+    "mem_len, tgt_len, clamp_len and same_length",
+)
+
+
+def read_torch(path: Path) -> Converted:
+    """Reads what `torch.save` wrote of the released code's model, executing nothing in it.
+
+    Tail clusters are turned around to this package's order (erratum E21). Of a state dict the
+    configuration is told by shapes, as far as they do; `notes` states the rest.
+
+    Raises:
+        UserError: naming file and key, or the class or function that the file would have called.
+    """
+    content = _load(path)
+    attributes: Mapping[str, Any] = {}
+    if isinstance(content, Inert):
+        root = _unwrapped(content)
+        attributes, tensors = vars(root), dict(_parameters(root))
+    else:
+        tensors = _state_dict(path, content)
+    for bias in ("r_w_bias", "r_r_bias"):
+        if bias in tensors:
+            tensors[bias] = tensors[bias][None]
+    reverse_clusters(tensors)
+    return _convert(path, tensors, attributes)
+
+
+def _load(path: Path) -> Any:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file", "check the path")
+    if zipfile.is_zipfile(path):
+        return weights_only.load(path, _inert())
+    return weights_only.load(path, _inert(), edited(path))
+
+
+def _inert() -> Mapping[str, Any]:
+    return {**dict.fromkeys(CLASSES, Inert), "builtins.set": set, CLASS_OF: class_of}
+
+
+def _convert(path: Path, tensors: dict[str, Tensor], attributes: Mapping[str, Any]) -> Converted:
+    kind = attributes.get("attn_type", 0)
+    if kind != 0:
+        raise UserError(f"{path}: attn_type: {kind!r} found", "only 0, the paper's, can be read")
+    cutoffs = _cutoffs(path, attributes) if attributes else None
+    settings, vocabulary_size = inferred(path, tensors, untie_r=False, cutoffs=cutoffs)
+    settings |= {"dropout": 0.0, "dropatt": 0.0, **_told(attributes)}
+    config = model_config(path, settings)
+    weights = from_official(path, config, vocabulary_size, tensors)
+    notes = () if attributes else NOT_IN_A_STATE_DICT
+    return Converted(config, vocabulary_size, weights, _view(path, attributes), notes=notes)
+
+
+def _state_dict(path: Path, content: Any) -> dict[str, Tensor]:
+    if not isinstance(content, dict) or not all(isinstance(v, Tensor) for v in content.values()):
+        raise UserError(f"{path}: neither a model nor a state dict", "save one of the two")
+    if any(name.startswith(PREFIX) for name in content):
+        raise UserError(f"{path}: Hugging Face's names found", "give its folder as hf:DIR")
+    return {name.removeprefix(f"{WRAPPER}."): tensor for name, tensor in content.items()}
+
+
+def _unwrapped(module: Inert) -> Inert:
+    inner = vars(module).get("_modules", {}).get(WRAPPER)
+    return _unwrapped(inner) if isinstance(inner, Inert) else module
+
+
+def _parameters(module: Inert, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The parameters of a module by name; absent ones are stored as None."""
+    for name, value in vars(module).get("_parameters", {}).items():
+        if isinstance(value, Tensor):
+            yield prefix + name, value
+    for name, child in vars(module).get("_modules", {}).items():
+        if isinstance(child, Inert):
+            yield from _parameters(child, f"{prefix}{name}.")
+
+
+def _told(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that the module holds as attributes of its parts."""
+    layer = _part(attributes, "layers", "0", "dec_attn")
+    told = {
+        "dropout": _part(attributes, "drop").get("p"),
+        "dropatt": _part(attributes, "layers", "0", "dec_attn", "dropatt").get("p"),
+        "pre_lnorm": layer.get("pre_lnorm"),
+    }
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _cutoffs(path: Path, attributes: Mapping[str, Any]) -> list[int]:
+    ends = _part(attributes, "word_emb").get("cutoffs")
+    if not isinstance(ends, list) or not all(type(end) is int for end in ends):
+        raise UserError(f"{path}: word_emb.cutoffs: {ends!r} found", "it must list whole numbers")
+    return ends[:-1]
+
+
+def _part(attributes: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """The attributes of a part of the model, none if there is no such part."""
+    for name in names:
+        attributes = vars(attributes.get("_modules", {}).get(name, Inert()))
+    return attributes
+
+
+def _view(path: Path, attributes: Mapping[str, Any]) -> SourceView:
+    lengths = {key: attributes.get(key) for key in ("mem_len", "tgt_len", "clamp_len")}
+    for key, value in lengths.items():
+        if value is not None and type(value) is not int:
+            raise UserError(f"{path}: {key}: {value!r} found", "it must be a whole number")
+    clamp = lengths["clamp_len"]
+    return SourceView(
+        mem_len=lengths["mem_len"],
+        tgt_len=lengths["tgt_len"],
+        clamp_len=clamp if clamp is not None and clamp > 0 else None,
+        same_length=attributes.get("same_length") is True,
+    )
