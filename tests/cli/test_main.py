@@ -61,7 +61,9 @@ BAD = {
     "empty file": (text(""), CALL, ["spec.yaml", "not an experiment file"]),
     "a list": (text("- 1\n"), CALL, ["spec.yaml", "not an experiment file"]),
     "not YAML": (text("a: [1\nb: 2\n"), CALL, ["spec.yaml:2", "not YAML"]),
-    "code in YAML": (text("a: !!python/object/apply:os.mkdir [x]\n"), CALL, ["spec.yaml:1", "YAML"]),
+    "code in YAML": (
+        text("a: !!python/object/apply:os.mkdir [x]\n"), CALL, ["spec.yaml:1", "not YAML"],
+    ),
     "a key twice": (text("name: a\nname: b\n"), CALL, ["spec.yaml:2", "name", "twice"]),
     "no corpus": (text("name: a\n"), CALL, ["spec.yaml", "corpus", "missing"]),
     # keys and values
@@ -99,7 +101,7 @@ BAD = {
         spec({"model.cutoffs": [20, 256]}), CALL, ["model.cutoffs: [20, 256]", "256", "under"],
     ),
     "batch too large for the split": (
-        spec({"train.batch_size": 9999}), CALL, ["row 'trial'", "train.batch_size: 9999", "lower it"],
+        spec({"train.batch_size": 9999}), CALL, ["row 'trial'", "train.batch_size: 9999", "lower"],
     ),
     # rows and grid
     "row sets no setting": (

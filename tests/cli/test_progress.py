@@ -42,7 +42,10 @@ class Screen:
         return self.text.splitlines()
 
 
-def at_step(run, step, loss=2 * math.log(2), speed=320.0):
+TWO_BITS = 2 * math.log(2)
+
+
+def at_step(run, step, loss=TWO_BITS, speed=320.0):
     """The run logged a step."""
     run.directory.start()
     run.directory.append_metrics({"step": step, "train_loss": loss})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.execution.trial import execute_all, plan_of, prepared_job, write_spec, write_text
+from tests.execution.trial import execute_all, prepared_job, write_spec, write_text
 from txlbench.cli.status import _ago, status
 from txlbench.errors import UserError
 from txlbench.execution.plan import open_experiment

@@ -13,7 +13,13 @@ def environment(**more):
     return {**os.environ, "PYTHONPATH": path, **more}
 
 
-def start(*arguments, env=None, **options):
+def on_one_core():
+    """Tests share the machine; a run then has one thread, where the system lets us choose."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def start(*arguments, env=None):
     """Starts `txlbench` with `arguments`."""
     return subprocess.Popen(
         [sys.executable, "-m", "txlbench.cli.main", *arguments],
@@ -21,7 +27,7 @@ def start(*arguments, env=None, **options):
         stderr=subprocess.PIPE,
         text=True,
         env=env or environment(),
-        **options,
+        preexec_fn=on_one_core,
     )
 
 

@@ -26,13 +26,15 @@ def measured(**given):
 
 
 def scored(model, ids, **given):
-    return score(model, ids, measured(**given), model.config.n_layer, CPU)
+    return score(model, ids, measured(**given), model.config.n_layer, CPU, keep_losses=True)
 
 
 def check(result, expected, tgt_len):
-    """`expected` maps each target to (loss, position)."""
-    losses = [loss for loss, _ in expected.values()]
+    """`expected` maps each prediction to (loss, position in the segment)."""
+    losses = [expected[prediction][0] for prediction in sorted(expected)]
     assert result.tokens == len(losses)
+    assert result.positions.tolist() == [prediction + 1 for prediction in sorted(expected)]
+    assert result.losses.tolist() == pytest.approx(losses, abs=1e-5)
     assert result.loss == pytest.approx(np.mean(losses), abs=1e-5)
     for position in range(tgt_len):
         there = [loss for loss, at in expected.values() if at == position]

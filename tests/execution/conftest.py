@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.execution.in_process import NoMirror, OneProcess
 from tests.execution.trial import write_text
+from txlbench.execution import suite
+from txlbench.reporting import report
 
 
 @pytest.fixture(autouse=True)
@@ -11,3 +14,11 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TXLBENCH_DATA", str(tmp_path / "data"))
     write_text(tmp_path / "mine.txt")
     return tmp_path
+
+
+@pytest.fixture
+def one_process(monkeypatch):
+    """Whole ablations start no process, and draw no figures, which take a second each time."""
+    monkeypatch.setattr(suite, "ProcessPool", OneProcess)
+    monkeypatch.setattr(suite, "Mirror", NoMirror)
+    monkeypatch.setattr(report, "draw_all", lambda *_: ())

@@ -23,12 +23,12 @@ def cuda(monkeypatch):
 
 @pytest.mark.parametrize("device", ["cpu", "auto"])
 @pytest.mark.parametrize(
-    ("jobs", "runs", "expected"), [(None, 100, 8), (None, 3, 3), (2, 100, 2), (20, 10, 10), (5, 0, 1)]
+    ("jobs", "runs", "expected"),
+    [(None, 100, 8), (None, 3, 3), (2, 100, 2), (20, 10, 10), (5, 0, 1)],
 )
 def test_jobs_on_a_cpu_are_one_a_core_and_no_more_than_runs(cuda, device, jobs, runs, expected):
     chosen = choose_devices(device, jobs, runs)
     assert chosen == Devices(("cpu",), expected)
-    assert chosen.threads == 8 // expected or chosen.threads == 1
 
 
 @pytest.mark.parametrize(("jobs", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (100, 1)])

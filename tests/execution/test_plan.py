@@ -133,7 +133,12 @@ def test_labels_with_equal_configurations_share_a_run():
 
 @pytest.mark.parametrize(
     ("state", "need"),
-    [("interrupted", "training"), ("failed", "retry"), ("diverged", "retry"), ("running", "training")],
+    [
+        ("interrupted", "training"),
+        ("failed", "retry"),
+        ("diverged", "retry"),
+        ("running", "training"),
+    ],
 )
 def test_what_a_run_needs_follows_from_its_state(state, need):
     write_spec()
@@ -158,6 +163,8 @@ def test_a_finished_run_needs_an_evaluation_that_is_asked_for_or_gone():
     write_spec({"evaluate.attention_lengths": [4, 12]})
     assert plan_of()[0].need() is Need.EVALUATION
     write_spec({"evaluate.split": "valid"})
+    assert plan_of()[0].need() is Need.EVALUATION
+    write_spec({"evaluate.attention_lengths": [4]})  # all is measured, but not summed up like this
     assert plan_of()[0].need() is Need.EVALUATION
     write_spec()
     next(run.directory.evaluations.iterdir()).unlink()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.execution.in_process import run_suite
 from tests.execution.trial import (
     Watched,
     execute_all,
@@ -22,69 +23,14 @@ from tests.execution.trial import (
     write_text,
 )
 from txlbench.errors import ExitStatus, UserError
-from txlbench.execution import suite
 from txlbench.execution.request import Request
 from txlbench.execution.runner import execute
 from txlbench.execution.suite import ablate
-from txlbench.execution.worker import record_failure
 from txlbench.files import write_json
-from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
-from txlbench.reporting import report
 
-
-class OneProcess:
-    """Runs jobs one after the other in this process, and records failures as a worker does."""
-
-    def __init__(self, devices, environment):
-        self.devices = devices
-
-    def run(self, jobs, ended, tick):
-        for job in jobs:
-            tick()
-            try:
-                state = execute(job, lambda: False)
-            except Exception as error:
-                record_failure(RunDirectory(job.directory), error)
-                state = RunDirectory(job.directory).state
-            if not ended(job, state):
-                return
-
-
-class NoMirror:
-    """MLflow's part has tests of its own, and takes seconds to start."""
-
-    def __init__(self, directory):
-        self.followed = False
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
-
-    def follow(self):
-        self.followed = True
-
-    def finish(self):
-        return ""
-
-
-@pytest.fixture(autouse=True)
-def one_process(monkeypatch):
-    monkeypatch.setattr(suite, "ProcessPool", OneProcess)
-    monkeypatch.setattr(suite, "Mirror", NoMirror)
-    monkeypatch.setattr(report, "draw_all", lambda *_: ())  # a second a time, tested elsewhere
-
-
-def run_suite(**request):
-    watched = Watched()
-    outcome = ablate(Request(Path("spec.yaml"), device="cpu", **request), watched)
-    return outcome, watched
-
-
+pytestmark = pytest.mark.usefixtures("one_process")
 OUT = Path("results/trial")
-NEVER_FITS = 2**42  # weights beyond any address space: out of memory on every machine
 
 
 def test_every_row_is_run_once_and_the_table_is_written():
@@ -177,86 +123,6 @@ def test_a_text_that_was_touched_but_not_changed_keeps_its_runs(folder):
     text.write_bytes(text.read_bytes())
     _, watched = run_suite()
     assert watched.started == watched.warnings == []
-
-
-def failing(*labels, **settings):
-    """Rows that run out of memory, between others that do not."""
-    return [
-        {"label": label, "set": {"model.d_inner": NEVER_FITS if "bad" in label else 24, "train.lr": lr}}
-        for label, lr in zip(labels, (0.01, 0.02, 0.03, 0.04), strict=False)
-    ]
-
-
-def test_one_row_that_fails_does_not_stop_the_others():
-    write_spec(rows=failing("one", "bad", "three"))
-    outcome, watched = run_suite()
-    assert outcome.status is ExitStatus.RUN_FAILED
-    assert [state for _, state in watched.outcomes] == ["finished", "failed", "finished"]
-    assert "failed" in outcome.table
-    (bad,) = plan_of(only="bad")
-    error = bad.directory.read_status()["error"]
-    assert error["type"] == "RuntimeError"
-    assert "allocate" in error["message"] or "memory" in error["message"]
-    assert "Traceback" in bad.directory.error_file.read_text()
-
-
-def test_a_fault_common_to_all_burns_two_runs():
-    write_spec(rows=failing("bad 1", "bad 2", "bad 3", "bad 4"))
-    outcome, watched = run_suite(jobs=1)
-    assert outcome.status is ExitStatus.RUN_FAILED
-    assert watched.outcomes == [("bad 1", "failed"), ("bad 2", "failed")]
-    (warning,) = watched.warnings
-    assert warning.startswith("the first two runs failed alike (RuntimeError: ")
-    assert "--keep-going" in warning
-    assert [run.directory.state for run in plan_of()[2:]] == [RunState.QUEUED] * 2
-
-
-def test_keep_going_overrides():
-    write_spec(rows=failing("bad 1", "bad 2", "three"))
-    outcome, watched = run_suite(jobs=1, keep_going=True)
-    assert outcome.status is ExitStatus.RUN_FAILED
-    assert [state for _, state in watched.outcomes] == ["failed", "failed", "finished"]
-    assert watched.warnings == []
-
-
-def test_two_failures_after_a_success_stop_nothing():
-    write_spec(rows=failing("one", "bad 2", "bad 3", "four"))
-    _, watched = run_suite(jobs=1)
-    assert [state for _, state in watched.outcomes] == ["finished", "failed", "failed", "finished"]
-
-
-def test_two_different_faults_stop_nothing(monkeypatch):
-    """Same kind of error, but from another place."""
-    write_spec(rows=[*failing("bad 1"), {"label": "2", "set": {"train.lr": 1e30}}, *failing("3")])
-    _, watched = run_suite(jobs=1)
-    assert [state for _, state in watched.outcomes] == ["failed", "diverged", "finished"]
-
-
-def test_a_warning_of_a_common_fault_is_given_once():
-    """Runs that were under way beside the first two end later."""
-    write_spec(rows=failing("bad 1", "bad 2", "bad 3"))
-    watched = Watched()
-    common = suite._CommonFault(False, watched)
-    for run, expected in zip(plan_of(), (True, False, False), strict=True):
-        prepared_job(run)
-        run.directory.set_state(RunState.FAILED, {"type": "E", "message": "m", "where": "f:1"})
-        assert common.allows_more(run, RunState.FAILED) is expected
-    assert len(watched.warnings) == 1
-
-
-def test_failed_runs_are_tried_again_only_when_asked():
-    write_spec(rows=failing("one", "bad"))
-    run_suite()
-    outcome, watched = run_suite()
-    assert outcome.status is ExitStatus.RUN_FAILED
-    assert watched.outcomes == []
-    assert watched.finished_before == 1
-    assert watched.warnings == [
-        "bad (seed 1) failed before and is not tried again without --retry"
-    ]
-    _, watched = run_suite(retry=True)
-    assert watched.outcomes == [("bad", "failed")]
-    assert plan_of(only="bad")[0].directory.read_status()["attempts"] == 2
 
 
 def test_a_partial_run_is_continued():

@@ -1,5 +1,6 @@
 """A tiny experiment on a text of one's own, and a watcher that notes what it is told."""
 
+import json
 import random
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from txlbench.execution.job import Job
 from txlbench.execution.plan import open_experiment
 from txlbench.execution.request import Request
 from txlbench.execution.runner import execute
+from txlbench.records.states import RunState
 
 SPEC = {
     "name": "trial",
@@ -28,7 +30,7 @@ SPEC = {
 def write_text(path, words=400, seed=1):
     """A text of a few thousand bytes with words that repeat."""
     chance = random.Random(seed)
-    known = "memory state segment of the a attention reads model text in\n".split(" ")
+    known = ["memory", "state", "segment", "of", "the", "a", "reads", "model", "text", "in\n"]
     path.write_text(" ".join(chance.choice(known) for _ in range(words)))
 
 
@@ -57,6 +59,24 @@ def prepared_job(run, paper=None):
 def execute_all(runs):
     """Trains and measures planned runs in this process."""
     return [execute(prepared_job(run), lambda: False) for run in runs]
+
+
+def prepared(out="results/trial"):
+    """The directory of the only run of spec.yaml, and its job."""
+    (run,) = plan_of(out=Path(out))
+    return run.directory, prepared_job(run)
+
+
+def finished(out="results/trial"):
+    """The directory of the only run of spec.yaml, trained and measured in this process."""
+    run, job = prepared(out)
+    assert execute(job, lambda: False) is RunState.FINISHED
+    return run
+
+
+def lines(run):
+    """The metric lines of a run."""
+    return [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
 
 
 def stopping_after(steps, error=None):

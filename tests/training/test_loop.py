@@ -16,7 +16,8 @@ from tests.training.trial import (
     trained,
     weights,
 )
-from txlbench.training.loop import Diverged, train
+from txlbench.training.averaging import WeightAverage
+from txlbench.training.loop import Diverged, Hooks, train
 from txlbench.training.optimisation import learning_rate
 
 
@@ -188,6 +189,28 @@ def test_a_training_that_is_complete_does_nothing():
     recorder = Recorder()
     assert run_loop(run, recorder, state)[0]
     assert recorder.events == []
+
+
+def test_weights_are_averaged_after_the_given_share_and_validated():
+    """The mean over steps 4 to 6 is what validation sees; training goes on from its own."""
+    run, steps, validated = config(max_step=6, average_from=0.5), [], []
+    state = state_of(run, torch.float64)
+    state.average = WeightAverage(state.model)
+
+    def copy():
+        return [weight.detach().clone() for weight in state.model.parameters()]
+
+    def validate():
+        validated.append(copy())
+        return 1.0
+
+    hooks = Hooks(lambda _: None, validate, lambda _: None, lambda: bool(steps.append(copy())))
+    train(state, streams(run), settings_of(run), hooks)
+    for index, weight in enumerate(validated[0]):
+        mean = torch.stack([step[index] for step in steps[3:]]).mean(0)
+        torch.testing.assert_close(weight, mean)
+    assert len(steps) == 6
+    assert any(map(torch.Tensor.any, (a - b for a, b in zip(validated[0], steps[5], strict=True))))
 
 
 GOLDEN = (2.4252454, 2.4079501, 2.4057395)

@@ -55,17 +55,13 @@ def read_torch(path: Path) -> Converted:
         UserError: naming file and key, or the class or function that the file would have called.
     """
     content = _load(path)
-    attributes: Mapping[str, Any] = {}
-    if isinstance(content, Inert):
-        root = _unwrapped(content)
-        attributes, tensors = vars(root), dict(_parameters(root))
-    else:
-        tensors = _state_dict(path, content)
+    model = _unwrapped(content) if isinstance(content, Inert) else None
+    tensors = dict(_parameters(model)) if model else _state_dict(path, content)
     for bias in ("r_w_bias", "r_r_bias"):
         if bias in tensors:
             tensors[bias] = tensors[bias][None]
     reverse_clusters(tensors)
-    return _convert(path, tensors, attributes)
+    return _convert(path, tensors, model)
 
 
 def _load(path: Path) -> Any:
@@ -80,16 +76,17 @@ def _inert() -> Mapping[str, Any]:
     return {**dict.fromkeys(CLASSES, Inert), "builtins.set": set, CLASS_OF: class_of}
 
 
-def _convert(path: Path, tensors: dict[str, Tensor], attributes: Mapping[str, Any]) -> Converted:
+def _convert(path: Path, tensors: dict[str, Tensor], model: Inert | None) -> Converted:
+    attributes = vars(model) if model else {}
     kind = attributes.get("attn_type", 0)
     if kind != 0:
         raise UserError(f"{path}: attn_type: {kind!r} found", "only 0, the paper's, can be read")
-    cutoffs = _cutoffs(path, attributes) if attributes else None
+    cutoffs = _cutoffs(path, model) if model else None
     settings, vocabulary_size = inferred(path, tensors, untie_r=False, cutoffs=cutoffs)
-    settings |= {"dropout": 0.0, "dropatt": 0.0, **_told(attributes)}
+    settings |= {"dropout": 0.0, "dropatt": 0.0, **(_told(model) if model else {})}
     config = model_config(path, settings)
     weights = from_official(path, config, vocabulary_size, tensors)
-    notes = () if attributes else NOT_IN_A_STATE_DICT
+    notes = () if model else NOT_IN_A_STATE_DICT
     return Converted(config, vocabulary_size, weights, _view(path, attributes), notes=notes)
 
 
@@ -102,43 +99,51 @@ def _state_dict(path: Path, content: Any) -> dict[str, Tensor]:
 
 
 def _unwrapped(module: Inert) -> Inert:
-    inner = vars(module).get("_modules", {}).get(WRAPPER)
-    return _unwrapped(inner) if isinstance(inner, Inert) else module
+    inner = _parts(module).get(WRAPPER)
+    return module if inner is None else _unwrapped(inner)
 
 
 def _parameters(module: Inert, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     """The parameters of a module by name; absent ones are stored as None."""
-    for name, value in vars(module).get("_parameters", {}).items():
+    own = vars(module).get("_parameters")
+    for name, value in own.items() if isinstance(own, dict) else ():
         if isinstance(value, Tensor):
-            yield prefix + name, value
-    for name, child in vars(module).get("_modules", {}).items():
-        if isinstance(child, Inert):
-            yield from _parameters(child, f"{prefix}{name}.")
+            yield f"{prefix}{name}", value
+    for name, part in _parts(module).items():
+        yield from _parameters(part, f"{prefix}{name}.")
 
 
-def _told(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that the module holds as attributes of its parts."""
-    layer = _part(attributes, "layers", "0", "dec_attn")
+def _parts(module: Inert) -> dict[str, Inert]:
+    """The modules inside a module by name."""
+    parts = vars(module).get("_modules")
+    if not isinstance(parts, dict):
+        return {}
+    return {name: part for name, part in parts.items() if isinstance(part, Inert)}
+
+
+def _part(module: Inert, *names: str) -> dict[str, Any]:
+    """The attributes of a module deep inside, none if there is no such module."""
+    for name in names:
+        module = _parts(module).get(name, Inert())
+    return vars(module)
+
+
+def _told(model: Inert) -> dict[str, Any]:
+    """Settings that the model's parts hold as attributes."""
+    attention = ("layers", "0", "dec_attn")
     told = {
-        "dropout": _part(attributes, "drop").get("p"),
-        "dropatt": _part(attributes, "layers", "0", "dec_attn", "dropatt").get("p"),
-        "pre_lnorm": layer.get("pre_lnorm"),
+        "dropout": _part(model, "drop").get("p"),
+        "dropatt": _part(model, *attention, "dropatt").get("p"),
+        "pre_lnorm": _part(model, *attention).get("pre_lnorm"),
     }
     return {key: value for key, value in told.items() if value is not None}
 
 
-def _cutoffs(path: Path, attributes: Mapping[str, Any]) -> list[int]:
-    ends = _part(attributes, "word_emb").get("cutoffs")
+def _cutoffs(path: Path, model: Inert) -> list[int]:
+    ends = _part(model, "word_emb").get("cutoffs")
     if not isinstance(ends, list) or not all(type(end) is int for end in ends):
         raise UserError(f"{path}: word_emb.cutoffs: {ends!r} found", "it must list whole numbers")
     return ends[:-1]
-
-
-def _part(attributes: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """The attributes of a part of the model, none if there is no such part."""
-    for name in names:
-        attributes = vars(attributes.get("_modules", {}).get(name, Inert()))
-    return attributes
 
 
 def _view(path: Path, attributes: Mapping[str, Any]) -> SourceView:
