@@ -151,6 +151,7 @@ def test_every_field_is_part_of_a_measurements_name():
         {"batch_size": 1},
         {"tokens": 5},
         {"exact": True},
+        {"zero_memory": True},
     ]
     assert {name for change in changes for name in change} == set(Measurement.model_fields)
     keys = {base.key, *(base.model_copy(update=change).key for change in changes)}
