@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from txlbench.config.catalogue import Level
 from txlbench.config.section import Split
 from txlbench.config.units import displayed, shown
 
@@ -35,6 +36,9 @@ class LengthList(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 @click.command("eval")
 @click.argument("model")
 @click.option("--corpus", help="A corpus by name or the path of a text.  [default: as trained]")
+@click.option(
+    "--level", type=click.Choice(get_args(Level)), help="What a token of a text is; default byte."
+)
 @click.option("--tokens", type=click.Path(path_type=Path), help="Token ids, a 1-D .npy file.")
 @click.option("--split", type=click.Choice(get_args(Split)), default="test", show_default=True)
 @click.option("--batch-size", type=click.IntRange(min=1), default=10, show_default=True)
@@ -69,6 +73,9 @@ def evaluate(format_: str, **options: Any) -> None:
     from txlbench.execution.evaluate import evaluate as run_evaluation
 
     answers = run_evaluation(Question(**options))
+    for answer in answers:
+        if answer.suspicion:
+            click.echo(f"Warning: {answer.suspicion}", err=True)
     if format_ == "json":
         click.echo(json.dumps([_plain(answer) for answer in answers], indent=2))
         return

@@ -1,6 +1,5 @@
 """`eval`: any model on any corpus or token ids, in the regime that was asked for."""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from txlbench.config.catalogue import Level
 from txlbench.config.measurements import Measurement
 from txlbench.config.named_corpus import corpus_named
 from txlbench.config.section import Split
+from txlbench.config.units import displayed
 from txlbench.data.corpus import Corpus
 from txlbench.data.preparation import prepare
 from txlbench.errors import UserError
@@ -32,6 +33,7 @@ class Question:
     Attributes:
         corpus: a catalogue's name or a text; the corpus it was trained on if neither this nor
             `tokens` is given.
+        level: what a token of a text is, where `corpus` is one.
         tokens: a 1-D .npy file of token ids; all but the first are scored.
         attention_lengths: numbers of keys a query sees; empty for one pass with `mem_len`.
         losses: where each target's loss goes, as .npz.
@@ -39,6 +41,7 @@ class Question:
 
     model: str
     corpus: str | None = None
+    level: Level | None = None
     tokens: Path | None = None
     split: Split = "test"
     batch_size: int = 10
@@ -59,12 +62,14 @@ class Answer:
     """One pass and what it gave.
 
     Attributes:
-        unit: bpc or ppl; both are given where only ids are known.
+        units: bpc or ppl; both where only ids are known.
+        suspicion: why the number may mean nothing, None if it looks sound.
     """
 
     measurement: Measurement
     score: Score
     units: tuple[str, ...]
+    suspicion: str | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,8 @@ def evaluate(question: Question) -> list[Answer]:
     for measurement in measurements:
         depth, keep = loaded.config.n_layer, question.losses is not None
         scored = score(loaded.model, text.ids, measurement, depth, device, keep_losses=keep)
-        _check_sense(question, loaded, scored)
-        answers.append(Answer(measurement, scored, text.units))
+        suspicion = _suspicion(question, loaded, scored)
+        answers.append(Answer(measurement, scored, text.units, suspicion))
     if question.losses is not None:
         _write_losses(question.losses, answers[0].score)
     return answers
@@ -113,7 +118,7 @@ def _read_text(question: Question, loaded: LoadedModel) -> _Text:
             raise UserError("--tokens and --corpus exclude each other", "drop one of them")
         return _Text(_read_ids(question.tokens, loaded.vocabulary_size), None)
     if question.corpus is not None:
-        corpus = prepare(corpus_named(question.corpus))
+        corpus = prepare(corpus_named(question.corpus, question.level))
     elif loaded.run is not None:
         corpus = prepare(loaded.run.corpus)
     else:
@@ -162,14 +167,22 @@ def _check_vocabulary(question: Question, loaded: LoadedModel, corpus: Corpus) -
             )
 
 
-def _check_sense(question: Question, loaded: LoadedModel, scored: Score) -> None:
-    limit = WRONG_VOCABULARY * loaded.vocabulary_size
-    if loaded.run is None and math.exp(min(scored.loss, 700)) > limit:
-        raise UserError(
-            f"{question.model}: perplexity {math.exp(min(scored.loss, 700)):,.0f} of a vocabulary "
-            f"of {loaded.vocabulary_size:,}; wrong vocabulary?",
-            "give the token ids that the model was trained on",
-        )
+def _suspicion(question: Question, loaded: LoadedModel, scored: Score) -> str | None:
+    """What is odd about an imported model's loss.
+
+    On a corpus it is an error, since the corpus chose the ids; on ids that the user gave it is
+    worth a warning only.
+    """
+    perplexity = displayed(scored.loss, "ppl")
+    if loaded.run is not None or perplexity <= WRONG_VOCABULARY * loaded.vocabulary_size:
+        return None
+    problem = (
+        f"{question.model}: perplexity {perplexity:,.0f} of a vocabulary of "
+        f"{loaded.vocabulary_size:,}; wrong vocabulary?"
+    )
+    if question.tokens is None:
+        raise UserError(problem, "give --tokens with the ids that the model was trained on")
+    return problem
 
 
 def _measurements(question: Question, loaded: LoadedModel) -> list[Measurement]:
