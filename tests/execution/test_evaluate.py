@@ -10,8 +10,9 @@ import torch
 from tests.execution.trial import finished, write_spec
 from tests.models.convert.scored import GOLDEN, golden
 from txlbench.errors import UserError
-from txlbench.execution.evaluate import Question, evaluate
+from txlbench.execution.evaluate import evaluate
 from txlbench.execution.imports import export_model, import_model
+from txlbench.execution.question import Question
 from txlbench.execution.references import load_model
 
 CPU = torch.device("cpu")

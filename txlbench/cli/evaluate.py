@@ -69,8 +69,8 @@ def evaluate(format_: str, **options: Any) -> None:
     MODEL is a run directory, EXPERIMENT/LABEL or EXPERIMENT/RUN-ID under results/, runs:/ID of
     MLflow, or hf:DIR, torch:FILE, tf:PREFIX. What is not given is as the model was trained.
     """
-    from txlbench.execution.evaluate import Question
     from txlbench.execution.evaluate import evaluate as run_evaluation
+    from txlbench.execution.question import Question
 
     answers = run_evaluation(Question(**options))
     for answer in answers:

@@ -6,55 +6,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from txlbench.config.catalogue import Level
 from txlbench.config.measurements import Measurement
-from txlbench.config.named_corpus import corpus_named
-from txlbench.config.section import Split
 from txlbench.config.units import displayed
-from txlbench.data.corpus import Corpus
-from txlbench.data.preparation import prepare
 from txlbench.errors import UserError
 from txlbench.evaluation.scoring import Score, score
 from txlbench.execution.devices import choose_devices
+from txlbench.execution.question import Question
 from txlbench.execution.references import LoadedModel, load_model
+from txlbench.execution.texts import read_text
 from txlbench.files import write_atomically
 
 WRONG_VOCABULARY = 0.5
 """An imported model whose perplexity is above this share of its vocabulary knows nothing of the
 text: its ids mean something else."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What the user asked `eval` for; None stands for the model's own setting.
-
-    Attributes:
-        corpus: a catalogue's name or a text; the corpus it was trained on if neither this nor
-            `tokens` is given.
-        level: what a token of a text is, where `corpus` is one.
-        tokens: a 1-D .npy file of token ids; all but the first are scored.
-        attention_lengths: numbers of keys a query sees; empty for one pass with `mem_len`.
-        losses: where each target's loss goes, as .npz.
-    """
-
-    model: str
-    corpus: str | None = None
-    level: Level | None = None
-    tokens: Path | None = None
-    split: Split = "test"
-    batch_size: int = 10
-    tgt_len: int | None = None
-    mem_len: int | None = None
-    attention_lengths: tuple[int, ...] = ()
-    clamp_len: int | None = None
-    same_length: bool | None = None
-    exact: bool = False
-    zero_memory: bool = False
-    losses: Path | None = None
-    device: str = "auto"
-    checkpoint: str = "best"
 
 
 @dataclass(frozen=True)
@@ -72,20 +37,6 @@ class Answer:
     suspicion: str | None = None
 
 
-@dataclass(frozen=True)
-class _Text:
-    """What is scored: ids, and the corpus they are of, if any."""
-
-    ids: NDArray[Any]
-    corpus: Corpus | None
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        if self.corpus is None:
-            return ("bpc", "ppl")
-        return ("ppl",) if self.corpus.level == "word" else ("bpc",)
-
-
 def evaluate(question: Question) -> list[Answer]:
     """Scores the text once for each attention length, or once as the model looks back.
 
@@ -94,7 +45,7 @@ def evaluate(question: Question) -> list[Answer]:
     """
     device = torch.device(choose_devices(question.device, 1, 1).names[0])
     loaded = load_model(question.model, device, question.checkpoint)
-    text = _read_text(question, loaded)
+    text = read_text(question, loaded)
     measurements = _measurements(question, loaded)
     if question.losses is not None and len(measurements) > 1:
         raise UserError(
@@ -110,61 +61,6 @@ def evaluate(question: Question) -> list[Answer]:
     if question.losses is not None:
         _write_losses(question.losses, answers[0].score)
     return answers
-
-
-def _read_text(question: Question, loaded: LoadedModel) -> _Text:
-    if question.tokens is not None:
-        if question.corpus is not None:
-            raise UserError("--tokens and --corpus exclude each other", "drop one of them")
-        return _Text(_read_ids(question.tokens, loaded.vocabulary_size), None)
-    if question.corpus is not None:
-        corpus = prepare(corpus_named(question.corpus, question.level))
-    elif loaded.run is not None:
-        corpus = prepare(loaded.run.corpus)
-    else:
-        raise UserError(f"{question.model}: was not trained here", "give --corpus or --tokens")
-    _check_vocabulary(question, loaded, corpus)
-    return _Text(corpus.ids(question.split), corpus)
-
-
-def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
-    """Token ids [N + 1] from an .npy file, memory-mapped; anything else is refused."""
-    try:
-        ids: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file", "give an .npy file of token ids") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(
-            f"{path}: not an .npy file of numbers", "save it with numpy.save"
-        ) from error
-    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype.kind not in "iu":
-        shape = getattr(ids, "shape", None)
-        raise UserError(f"{path}: shape {shape} found", "give a 1-D array of integers")
-    if len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary_size:
-        raise UserError(
-            f"{path}: ids from {ids.min()} to {ids.max()} found",
-            f"the model knows 0 to {vocabulary_size - 1}",
-        )
-    return ids
-
-
-def _check_vocabulary(question: Question, loaded: LoadedModel, corpus: Corpus) -> None:
-    """Refuses a corpus whose ids mean something else to the model, as far as that is known."""
-    size = len(corpus.vocabulary)
-    if size != loaded.vocabulary_size:
-        raise UserError(
-            f"{question.model} predicts {loaded.vocabulary_size} symbols, {corpus.name} has {size}",
-            "give the corpus it was trained on, or --tokens with its own ids",
-        )
-    if loaded.tokens is None:
-        return
-    pairs = enumerate(zip(loaded.tokens, corpus.vocabulary.symbols, strict=True))
-    for number, (theirs, ours) in pairs:
-        if theirs != ours:
-            raise UserError(
-                f"{question.model} and {corpus.name} differ at id {number}: {theirs!r}, {ours!r}",
-                "give the corpus it was trained on, or --tokens with its own ids",
-            )
 
 
 def _suspicion(question: Question, loaded: LoadedModel, scored: Score) -> str | None:
