@@ -29,7 +29,7 @@ records read and write configurations, so they stand on config."""
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 HEAVY = {
-    "numpy": {part for part in LEVEL if part not in ("config", "records")},
+    "numpy": {part for part in LEVEL if part != "config"},
     "torch": {"seeding", "data", "models", "training", "evaluation", "execution"},
     "pandas": {"reporting"},
     "matplotlib": {"reporting"},

@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "figures": ("txlbench.cli.figures:figures", "Rebuild tables and figures without training."),
     "status": ("txlbench.cli.status:status", "Show every run with its state and progress."),
     "eval": ("txlbench.cli.evaluate:evaluate", "Measure any model on any text."),
+    "recl": ("txlbench.cli.recl:recl", "Measure how much context models really use."),
     "import": ("txlbench.cli.weights:import_", "Bring in weights of other programs."),
     "export": ("txlbench.cli.weights:export", "Write weights for other programs."),
     "sync": ("txlbench.cli.sync:sync", "Deliver results to MLflow, or rebuild its store."),

@@ -1,14 +1,13 @@
 """What a run should tell of its machine and code."""
 
 import platform
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from txlbench.data.corpus import Corpus
+from txlbench.execution.commit import current_commit
 from txlbench.models.interface import LanguageModel
 
 
@@ -36,23 +35,6 @@ def gather_facts(
         "train_dropped": dropped,
         "parameters": sum(weight.numel() for weight in model.parameters()),
     }
-
-
-def current_commit() -> str | None:
-    """The commit of the checkout this package runs from, with + where it was edited."""
-    here = Path(__file__).parent
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return described.stdout.strip() or None
 
 
 def _version(package: str) -> str | None:

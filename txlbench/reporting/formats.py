@@ -9,6 +9,7 @@ LATEX_ESCAPES = {
     "±": r"$\pm$",
     "Δ": r"$\Delta$",
     "·": r"$\cdot$",
+    "≥": r"$\geq$",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from txlbench.files import write_atomically
-from txlbench.reporting.provenance import Provenance
 
 # Okabe and Ito's colours, yellow darkened to be seen on white; then two of Tol's muted ones.
 COLOURS = (
@@ -56,6 +55,16 @@ STYLE: Mapping[str, Any] = {
 
 WIDTH = 7.2
 KINDS = ("png", "svg")
+
+
+class Source(Protocol):
+    """Where a figure comes from: in one short line for its foot, and in full."""
+
+    @property
+    def short(self) -> str: ...
+
+    @property
+    def full(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -120,21 +129,21 @@ def add_key(axes: Axes, handles: Sequence[Line2D]) -> None:
     )
 
 
-def add_foot(figure: Figure, provenance: Provenance, left_out: Iterable[str]) -> None:
+def add_foot(figure: Figure, source: Source, left_out: Iterable[str]) -> None:
     """Names the source, and the rows that have nothing to show, below the axes."""
-    lines = [provenance.short]
+    lines = [source.short]
     missing = ", ".join(left_out)
     if missing:
         lines.append(f"Not shown: {missing}")
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7, color=GREY)
 
 
-def save(figure: Figure, stem: Path, title: str, provenance: Provenance) -> list[Path]:
+def save(figure: Figure, stem: Path, title: str, source: Source) -> list[Path]:
     """Writes stem.png and stem.svg; equal figures give equal bytes.
 
     Both carry the runs, the commit and the command as their description.
     """
-    about = {"Title": title, "Description": provenance.full}
+    about = {"Title": title, "Description": source.full}
     paths = []
     for kind in KINDS:
         details = {**about, "Date": None} if kind == "svg" else about

@@ -1,0 +1,101 @@
+"""The net gain and its test against noise."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.evaluation.recl import by_definition
+from tests.evaluation.recl.simulated import losses as simulated
+from txlbench.evaluation.recl.blocks import blocks_of
+from txlbench.evaluation.recl.gains import gains
+from txlbench.evaluation.recl.measures import measure
+from txlbench.evaluation.recl.null import draw_signs, net_gains, p_values
+
+SHARES = (0.1, 0.5, 1.0)
+
+
+def signs_for(blocks, seed=0):
+    return draw_signs(np.random.default_rng(seed), blocks.count)
+
+
+def test_net_gains_follow_their_formula():
+    losses = simulated(np.random.default_rng(1), 800, [0.05, 0.0, 0.02])[0]
+    blocks = blocks_of(np.arange(800))
+    found = net_gains(losses, SHARES, blocks, signs_for(blocks))
+    for share, r in enumerate(SHARES):
+        expected = [by_definition.net_gain(losses.tolist(), c, r) for c in range(3)]
+        assert found.relative[share] == pytest.approx(expected, abs=1e-9)
+
+
+def test_p_counts_flips_of_whole_blocks_of_the_hardest_tokens():
+    losses = simulated(np.random.default_rng(2), 800, [0.003])[0]
+    blocks = blocks_of(np.arange(800))
+    signs = signs_for(blocks)
+    found = net_gains(losses, SHARES, blocks, signs)
+    for share, r in enumerate(SHARES):
+        sums = [0.0] * blocks.count
+        for t in by_definition.chosen_by_own_loss(losses.tolist(), 0, r):
+            sums[t // 16] += losses[0, t] - losses[1, t]
+        reached = sum(np.dot(flip, sums) >= sum(sums) for flip in signs.astype(float))
+        assert 0.001 < found.p[share, 0] == (1 + reached) / 1000
+
+
+def test_the_test_is_exact_over_all_flips():
+    """Among all flips of any sums, those with p <= q are at most a share q."""
+    sums = np.array([0.3, -1.0, 2.0, 0.0, 0.7, 0.7, 1e-9])
+    signs = np.array(list(itertools.product([-1, 1], repeat=7)), dtype=np.int8)
+    p = p_values(sums * signs, signs[1:])
+    for q in (0.01, 0.05, 0.1, 0.5):
+        assert (p <= q).mean() <= q
+
+
+def test_ties_are_not_broken_by_rounding():
+    """Four blocks that differ leave 1 flip in 16 exactly as large as what was observed."""
+    for seed in range(50):
+        random = np.random.default_rng(seed)
+        where = random.choice(60, 4, replace=False)
+        sums = np.zeros((1, 60))
+        sums[0, where] = random.random(4)
+        signs = draw_signs(random, 60)
+        expected = (1 + (signs[:, where] == 1).all(axis=1).sum()) / 1000
+        assert p_values(sums, signs).item() == expected
+
+
+def test_equal_contexts_have_no_gain_and_p_one():
+    losses = np.ones((2, 800)) * np.random.default_rng(0).gamma(1, 3, 800)
+    blocks = blocks_of(np.arange(800))
+    found = net_gains(losses, SHARES, blocks, signs_for(blocks))
+    assert found.relative.tolist() == [[0.0]] * 3
+    assert found.p.tolist() == [[1.0]] * 3
+
+
+def test_net_gain_equals_the_gain_where_context_never_hurts():
+    random = np.random.default_rng(3)
+    losses = random.gamma(1, 3, 800) - np.array([0.0, 0.1, 0.3])[:, None] * random.random(800)
+    blocks = blocks_of(np.arange(800))
+    found = net_gains(losses, SHARES, blocks, signs_for(blocks))
+    assert found.relative == pytest.approx(gains(losses[None], SHARES).relative[0], abs=1e-12)
+
+
+def test_other_models_do_not_change_net_gains():
+    group = simulated(np.random.default_rng(4), 800, [0.02, 0.0], models=3)
+    blocks = blocks_of(np.arange(800))
+    together = measure(group, SHARES, blocks, signs_for(blocks))
+    alone = net_gains(group[1], SHARES, blocks, signs_for(blocks))
+    assert np.array_equal(together.net_gains[1], alone.relative)
+    assert np.array_equal(together.p[1], alone.p)
+
+
+def test_noise_moves_the_papers_recl_but_not_the_one_above_the_null():
+    """200 files of noise: 10 exceed the first context by chance, 16 is two deviations above."""
+    exceeded, inflated = np.zeros(3), np.zeros(3)
+    for seed in range(200):
+        random = np.random.default_rng([200, seed])
+        losses = simulated(random, 2000, [0.0, 0.0])
+        blocks = blocks_of(np.arange(2000))
+        found = measure(losses, SHARES, blocks, draw_signs(random, blocks.count))
+        inflated += found.counts(0.01)[0, :, 0]
+        exceeded += found.counts_above_null(0.01)[0, :, 0]
+    assert (inflated >= 190).all()
+    assert (exceeded <= 16).all()

@@ -1,0 +1,50 @@
+"""Lists of numbers as options take them: 16,32,64 or 16:64:16, and shares 0.1,0.5."""
+
+from typing import Any
+
+import click
+
+
+class ContextList(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
+    """Ascending whole numbers: divided by commas, or FIRST:LAST:STEP with the last included."""
+
+    name = "A,B,...|FIRST:LAST:STEP"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = _spread(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither A,B,... nor FIRST:LAST:STEP", param, ctx)
+        if len(numbers) < 2 or numbers[0] < 1:
+            self.fail(f"{value!r} has fewer than two contexts, or one below 1", param, ctx)
+        return numbers
+
+
+class ShareList(click.ParamType):  # type: ignore[type-arg]
+    """Shares above 0 and up to 1, divided by commas."""
+
+    name = "R,S,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            shares = tuple(dict.fromkeys(float(part) for part in value.split(",")))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers", param, ctx)
+        if not all(0 < share <= 1 for share in shares):
+            self.fail(f"{value!r} has a share that is not above 0 and up to 1", param, ctx)
+        return shares
+
+
+def _spread(text: str) -> tuple[int, ...]:
+    if ":" not in text:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    first, last, step = map(int, text.split(":"))
+    return tuple(range(first, last + 1, step)) if step > 0 else ()

@@ -1,0 +1,105 @@
+"""`txlbench recl`: the relative effective context length of groups of models."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from txlbench.cli.number_lists import ContextList, ShareList
+from txlbench.config.section import Split
+
+
+@click.command()
+@click.option(
+    "--models",
+    "groups",
+    multiple=True,
+    required=True,
+    metavar="A,B,...",
+    help="A group: models or loss files (FILE.npz). Repeat it for several groups.",
+)
+@click.option(
+    "--contexts",
+    type=ContextList(),
+    help="Predecessors.  [default: those of the loss files, else 100:1000:100]",
+)
+@click.option(
+    "--r",
+    "shares",
+    type=ShareList(),
+    default="0.1,0.5,1.0",
+    show_default=True,
+    help="Shares of tokens that are the hardest.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.01,
+    show_default=True,
+    help="Relative gain under which the walk stops.",
+)
+@click.option("--tokens", type=click.IntRange(min=1), help="Tokens scored; of a file, its first.")
+@click.option("--corpus", help="A corpus by name or the path of a text.  [default: as trained]")
+@click.option("--split", type=click.Choice(get_args(Split)), help="[default: test]")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--attention-length",
+    type=click.IntRange(min=1),
+    help="Keys a query sees, itself included.  [default: all of the context]",
+)
+@click.option(
+    "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where results go.  [default: results/recl-HASH]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the test against noise and of the resamples.",
+)
+def recl(groups: tuple[str, ...], **options: Any) -> None:
+    """Measure how much context each model of a group really uses.
+
+    Models of a group share a baseline (Dai et al. 2019, Appendix C), so compare models of like
+    size. Losses are kept: another --r, --threshold or group computes nothing again.
+    """
+    from txlbench.execution.recl import run_recl
+    from txlbench.execution.recl_request import ReclRequest
+
+    request = ReclRequest(groups=tuple(map(_names, groups)), **options)
+    outcome = run_recl(request, _losses_of)
+    for warning in outcome.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    click.echo(outcome.written.text)
+    for path in (outcome.directory / "recl.json", *outcome.written.paths):
+        click.echo(path)
+
+
+def _names(group: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in group.split(","))
+    if not all(names):
+        raise click.UsageError(
+            f"--models {group!r} names no model somewhere", click.get_current_context()
+        )
+    return names
+
+
+def _losses_of(reference: str, request: Any) -> Any:
+    """Reads a model with a progress bar; only this needs PyTorch."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from txlbench.execution.context_losses import context_losses_of
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(f"{reference}: windows", total=None)
+        return context_losses_of(
+            reference, request, lambda done, total: bar.update(task, completed=done, total=total)
+        )

@@ -1,0 +1,136 @@
+"""How far RECL depends on the tokens that happened to be scored: a bootstrap over blocks.
+
+Each resample draws as many blocks as there are, with replacement, chooses the hardest tokens
+anew at every step, and walks again by both definitions. It covers the sampling of tokens only,
+neither the inflation of gains by noise nor what another training seed would give.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from txlbench.evaluation.recl.blocks import Blocks
+from txlbench.evaluation.recl.ranking import hardest_first, relative_gain
+from txlbench.evaluation.recl.resampling import Resamples, draw_resamples
+
+RESAMPLES = 1000
+DEVIATIONS = 1.645
+"""Of flipped sums, which are exceeded with probability .05: a resample is tested by the normal
+limit of the sign flips."""
+AT_ONCE = 1 << 22
+"""Numbers of copies (resamples times blocks) that are in memory at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """Values of T tokens at one step, the hardest first.
+
+    Attributes:
+        values: [V, T], the first of them 1.
+        block: [T].
+    """
+
+    values: NDArray[np.float64]
+    block: NDArray[np.intp]
+
+
+def bootstrap(
+    losses: NDArray[np.float64],
+    shares: Sequence[float],
+    threshold: float,
+    blocks: Blocks,
+    random: np.random.Generator,
+) -> NDArray[np.intp]:
+    """[2, M, R, N]: steps that each resample's walks take, by the paper and above the null.
+
+    Args:
+        losses: [M, C, T].
+    """
+    pieces = -(-RESAMPLES * blocks.count // AT_ONCE)
+    parts = np.array_split(np.arange(RESAMPLES), pieces)
+    draws = (draw_resamples(random, len(part), blocks) for part in parts)
+    found = [_walk(losses, shares, threshold, blocks, resamples) for resamples in draws]
+    return np.concatenate(found, axis=-1)
+
+
+def shares_of(lengths: Sequence[int]) -> dict[str, float]:
+    """Share of resamples at each length, ascending."""
+    return {str(key): n / len(lengths) for key, n in sorted(Counter(lengths).items())}
+
+
+def interval_of(lengths: Sequence[int]) -> list[int]:
+    """The 2.5 and 97.5 % quantiles, each a length that occurred."""
+    low, high = np.quantile(lengths, [0.025, 0.975], method="inverted_cdf")
+    return [int(low), int(high)]
+
+
+def _walk(
+    losses: NDArray[np.float64],
+    shares: Sequence[float],
+    threshold: float,
+    blocks: Blocks,
+    resamples: Resamples,
+) -> NDArray[np.intp]:
+    """As `bootstrap`; only resamples that are still on their way are looked at."""
+    shape = (len(losses), len(shares), len(resamples))
+    paper, above = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
+    taken = np.zeros((2, *shape), dtype=np.intp)
+    for before, after in zip(losses.swapaxes(0, 1)[:-1], losses.swapaxes(0, 1)[1:], strict=True):
+        rows = np.flatnonzero(paper.any(axis=(0, 1)))
+        if not rows.size:
+            break
+        ordered = _by_baseline(before, after, blocks)
+        paper[..., rows] &= _gain(ordered, shares, resamples.only(rows)) >= threshold
+        above &= paper
+        for model, own in enumerate(above):
+            rows = np.flatnonzero(own.any(axis=0))
+            ordered = _by_own_loss(before[model], after[model], blocks)
+            own[:, rows] &= _is_above_null(ordered, shares, threshold, resamples.only(rows))
+        taken += [paper, above]
+    return taken
+
+
+def _by_baseline(
+    before: NDArray[np.float64], after: NDArray[np.float64], blocks: Blocks
+) -> Ordered:
+    """Of losses [M, T] at c and at c': b(c, t) - min(b(c, t), l(c', t)) of every model."""
+    baseline = before.min(axis=0)
+    order = hardest_first(baseline)
+    gained = np.maximum(baseline - after, 0.0)
+    values = np.concatenate([np.ones((1, len(order))), gained[:, order]])
+    return Ordered(values, blocks.index[order])
+
+
+def _by_own_loss(
+    before: NDArray[np.float64], after: NDArray[np.float64], blocks: Blocks
+) -> Ordered:
+    """Of one model's losses [T]: d(t), and what d(t) adds to the square of its block's sum."""
+    order = hardest_first(np.maximum(before, after))
+    change, block = (before - after)[order], blocks.index[order]
+    by_block = np.argsort(block, kind="stable")
+    running = np.cumsum(change[by_block])
+    starts = np.searchsorted(block[by_block], np.arange(blocks.count))
+    offsets = np.concatenate([[0.0], running])[starts]
+    sums = np.empty_like(change)
+    sums[by_block] = running - offsets[block[by_block]]
+    squares = sums**2 - (sums - change) ** 2
+    return Ordered(np.stack([np.ones(len(order)), change, squares]), block)
+
+
+def _gain(ordered: Ordered, shares: Sequence[float], resamples: Resamples) -> NDArray[np.float64]:
+    """[M, R, N]: the paper's gain in each resample."""
+    number, *gained = resamples.hardest_sums(ordered.values, ordered.block, shares)
+    gain: NDArray[np.float64] = relative_gain(np.stack(gained) / number)
+    return gain
+
+
+def _is_above_null(
+    ordered: Ordered, shares: Sequence[float], threshold: float, resamples: Resamples
+) -> NDArray[np.bool_]:
+    """[R, N]: whether net gain and test let the step count in each resample."""
+    number, change, squares = resamples.hardest_sums(ordered.values, ordered.block, shares)
+    is_large: NDArray[np.bool_] = relative_gain(change / number) >= threshold
+    return is_large & (change >= DEVIATIONS * np.sqrt(np.maximum(squares, 0.0)))

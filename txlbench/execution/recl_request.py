@@ -1,0 +1,78 @@
+"""What the user asks of `recl`, and what a model of a group is."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from txlbench.config.section import Split
+from txlbench.records.loss_file import LossFile
+
+DEFAULT_CONTEXTS = tuple(range(100, 1001, 100))
+"""Those of the paper's Figures 3 and 4; the paper gives neither its step nor its first context."""
+
+
+@dataclass(frozen=True)
+class ReclRequest:
+    """What the user asked `recl` for.
+
+    Attributes:
+        groups: models of each group, as the user calls them.
+        contexts: ascending; None for those of the loss files given, else `DEFAULT_CONTEXTS`.
+        shares: values of r.
+        tokens: positions scored; None for all of a loss file.
+        corpus, split, device, batch_size, attention_length, checkpoint: of models that are read
+            for their losses.
+        out: the directory of results; default results/recl-<hash>.
+        seed: of sign flips and resamples.
+        command: what was typed, for tables and figures.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    contexts: tuple[int, ...] | None = None
+    shares: tuple[float, ...] = (0.1, 0.5, 1.0)
+    threshold: float = 0.01
+    tokens: int | None = None
+    corpus: str | None = None
+    split: Split | None = None
+    device: str = "auto"
+    batch_size: int = 10
+    attention_length: int | None = None
+    checkpoint: str = "best"
+    out: Path | None = None
+    seed: int = 0
+    command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model of a group: its losses, and the paper's numbers where an experiment's row has them.
+
+    Attributes:
+        reference: what the user called it.
+        paper: such as {"recl_r0.1": 900}.
+        title: what tables and figures call it.
+    """
+
+    reference: str
+    losses: LossFile
+    paper: Mapping[str, float | str] = field(default_factory=dict)
+    title: str = ""
+
+    def is_same_model(self, other: "Subject") -> bool:
+        """Whether both are one file, or equal losses of equal weights."""
+        ours, theirs = self.losses, other.losses
+        if None not in (ours.path, theirs.path) and _resolved(ours) == _resolved(theirs):
+            return True
+        return (
+            ours.model is not None
+            and ours.model == theirs.model
+            and np.array_equal(ours.losses, theirs.losses)
+        )
+
+
+def _resolved(file: LossFile) -> Path | None:
+    return file.path and file.path.resolve()

@@ -1,0 +1,218 @@
+"""A loss file: the loss on each of T tokens given exactly c predecessors, for C values of c.
+
+An .npz file that any program can write: `losses` [C, T] in nats, `contexts` [C] ascending and
+`positions` [T], the index of each predicted token in its split. Strings and numbers beside them
+say whose losses they are.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from txlbench.errors import UserError
+from txlbench.files import write_atomically
+from txlbench.records.npz_members import NpzMembers, open_npz
+
+ARRAYS = {"losses": (2, "f"), "contexts": (1, "iu"), "positions": (1, "iu")}
+"""Name -> (dimensions, kinds of numbers)."""
+STRINGS = ("name", "corpus", "split", "vocabulary", "model", "settings")
+LONGEST_STRING = 1 << 20
+"""Bytes."""
+LAYOUT = "a loss file holds losses [C, T] in nats, contexts [C] and positions [T]"
+
+
+@dataclass(frozen=True, eq=False)
+class LossFile:
+    """Losses of one model, and what is known of them.
+
+    Attributes:
+        losses: [C, T], nats; float32 in the file.
+        contexts: [C], ascending numbers of predecessors.
+        positions: [T], ascending; index of each predicted token in the split.
+        name: what the model is called.
+        corpus: checksum of the text.
+        vocabulary: checksum of what the ids mean.
+        model: fingerprint of the weights.
+        settings: how the losses were obtained, as plain data.
+        longest: the most predecessors the model can use; None without limit.
+        path: where it was read from.
+    """
+
+    losses: NDArray[Any]
+    contexts: NDArray[Any]
+    positions: NDArray[Any]
+    name: str | None = None
+    corpus: str | None = None
+    split: str | None = None
+    vocabulary: str | None = None
+    model: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    longest: int | None = None
+    path: Path | None = None
+
+    @property
+    def title(self) -> str:
+        """What messages call it: its path and its name, as far as it has them."""
+        if self.path is None:
+            return self.name or "losses"
+        return f"{self.path} ('{self.name}')" if self.name else str(self.path)
+
+    def at(self, contexts: Sequence[int]) -> "LossFile":
+        """The losses at some of its contexts; UserError naming those it lacks."""
+        lacking = sorted(set(contexts) - set(self.contexts.tolist()))
+        if lacking:
+            raise UserError(
+                f"{self.title}: has no losses at contexts {', '.join(map(str, lacking))}",
+                f"choose among {', '.join(map(str, self.contexts))}",
+            )
+        rows = np.searchsorted(self.contexts, contexts)
+        return replace(self, losses=self.losses[rows], contexts=self.contexts[rows])
+
+    def first(self, tokens: int) -> "LossFile":
+        """Its first `tokens` positions; UserError if it has fewer."""
+        if tokens > len(self.positions):
+            raise UserError(
+                f"{self.title}: {len(self.positions):,} tokens, but {tokens:,} were asked for",
+                "lower --tokens",
+            )
+        return replace(self, losses=self.losses[:, :tokens], positions=self.positions[:tokens])
+
+
+def read_loss_file(path: Path) -> LossFile:
+    """The loss file at `path`, its positions in ascending order.
+
+    Raises:
+        UserError: in one line, if it is not there, not an .npz file, not a loss file, or holds a
+            loss that is not a number.
+    """
+    with open_npz(path) as members:
+        _check_layout(members)
+        contexts, positions = members.read("contexts"), members.read("positions")
+        strings = {name: _string(members, name) for name in STRINGS if name in members.names}
+        longest = _whole_number(members, "longest") if "longest" in members.names else None
+        losses = members.read("losses")
+    settings = _parse_settings(path, strings.pop("settings", ""))
+    return checked(
+        LossFile(
+            losses, contexts, positions, **strings, settings=settings, longest=longest, path=path
+        )
+    )
+
+
+def write_loss_file(path: Path, file: LossFile) -> None:
+    """Writes `file` whole or not at all; UserError as in `read_loss_file`, before anything is."""
+    file = checked(file)
+    content: dict[str, Any] = {
+        "losses": file.losses.astype(np.float32, copy=False),
+        "contexts": file.contexts,
+        "positions": file.positions,
+        "settings": json.dumps(dict(file.settings), sort_keys=True),
+    }
+    texts = {name: getattr(file, name) for name in STRINGS if name != "settings"}
+    content |= {name: text for name, text in texts.items() if text is not None}
+    if file.longest is not None:
+        content["longest"] = np.int64(file.longest)
+    write_atomically(path, lambda stream: np.savez(stream, allow_pickle=False, **content))
+
+
+def checked(file: LossFile) -> LossFile:
+    """`file` with whole numbers as int64 and positions ascending.
+
+    Raises:
+        UserError: naming the file, if contexts do not ascend, a position comes twice, shapes do
+            not fit, or a loss is NaN or infinite.
+    """
+    where = file.title
+    contexts, positions = file.contexts.astype(np.int64), file.positions.astype(np.int64)
+    if file.losses.shape != (len(contexts), len(positions)) or not file.losses.size:
+        raise UserError(
+            f"{where}: losses {list(file.losses.shape)} of {len(contexts)} contexts and "
+            f"{len(positions)} positions",
+            LAYOUT,
+        )
+    if contexts[0] < 0 or (np.diff(contexts) <= 0).any():
+        raise UserError(f"{where}: contexts {contexts.tolist()} found", "sort them, each once")
+    order = np.argsort(positions, kind="stable")
+    if (np.diff(order) == 1).all():
+        losses = file.losses
+    else:
+        losses, positions = file.losses[:, order], positions[order]
+    twice = np.flatnonzero(np.diff(positions) == 0)
+    if twice.size or positions[0] < 0:
+        bad = positions[twice[0]] if twice.size else positions[0]
+        raise UserError(f"{where}: position {bad} found{' twice' * bool(twice.size)}", LAYOUT)
+    if file.longest is not None and file.longest < 1:
+        raise UserError(f"{where}: longest {file.longest} found", "give at least 1")
+    _refuse_not_finite(where, losses, contexts, positions)
+    return replace(file, losses=losses, contexts=contexts, positions=positions)
+
+
+def _refuse_not_finite(
+    where: str, losses: NDArray[Any], contexts: NDArray[Any], positions: NDArray[Any]
+) -> None:
+    bad = np.argwhere(~np.isfinite(losses))
+    if not len(bad):
+        return
+    row, column = bad[0]
+    value = "NaN" if np.isnan(losses[row, column]) else "infinite"
+    raise UserError(
+        f"{where}: {value} loss at context {contexts[row]}, position {positions[column]} "
+        f"({len(bad):,} of {losses.size:,} losses are not numbers)",
+        "leave the model out, or mend what made it",
+    )
+
+
+def _check_layout(members: NpzMembers) -> None:
+    """Refuses what is not a loss file, before any array is read."""
+    shapes = {}
+    for name, (dimensions, kinds) in ARRAYS.items():
+        if name not in members.names:
+            found = ", ".join(sorted(members.names)[:8]) or "nothing"
+            raise UserError(f"{members.path}: no '{name}' in it ({found} found)", LAYOUT)
+        header = members.header(name)
+        shapes[name] = header.shape
+        if name == "losses" and len(header.shape) == 1:
+            raise UserError(
+                f"{members.path}: losses of one dimension: this is an `eval` file",
+                "give a model, or a file of losses [C, T] at several contexts",
+            )
+        if len(header.shape) != dimensions or header.dtype.kind not in kinds:
+            found = f"shape {list(header.shape)} of {header.dtype}"
+            raise UserError(f"{members.path}: {name}: {found} found", LAYOUT)
+    if shapes["losses"] != shapes["contexts"] + shapes["positions"]:
+        raise UserError(
+            f"{members.path}: losses {list(shapes['losses'])} of {shapes['contexts'][0]} contexts "
+            f"and {shapes['positions'][0]} positions",
+            LAYOUT,
+        )
+
+
+def _string(members: NpzMembers, name: str) -> str:
+    header = members.header(name)
+    if header.dtype.kind != "U" or header.shape or header.dtype.itemsize > LONGEST_STRING:
+        found = f"shape {list(header.shape)} of {header.dtype}"
+        raise UserError(f"{members.path}: {name}: {found} found", "give one short string")
+    return str(members.read(name))
+
+
+def _whole_number(members: NpzMembers, name: str) -> int:
+    header = members.header(name)
+    if header.dtype.kind not in "iu" or header.shape:
+        found = f"shape {list(header.shape)} of {header.dtype}"
+        raise UserError(f"{members.path}: {name}: {found} found", "give one whole number")
+    return int(members.read(name))
+
+
+def _parse_settings(path: Path, text: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        settings = None
+    if not isinstance(settings, dict):
+        raise UserError(f"{path}: settings: {text[:60]!r} found", "give a JSON object")
+    return settings
