@@ -20,6 +20,8 @@ OWN = {"name": "mine", "path": "a.txt", "level": "char"}
         ({}, {"corpus": {"name": "enwiki-sample", "level": "byte"}}),
         ({}, {"train": {"lr": 0.00025, "mem_len": 64}}),
         ({"train": {"recurrence": False}}, {"train": {"mem_len": 0}}),
+        ({"train": {"mem_len": 0}}, {"train": {"mem_len": 0, "memory_reset": 0.1}}),
+        ({}, {"train": {"memory_reset": 0.0, "memory_reset_from": 0.2}}),
         ({"model": {"dropout": 0}}, {"model": {"dropout": 0.0}}),
         ({"corpus": OWN}, {"corpus": {**OWN, "path": "elsewhere/b.txt"}}),
         ({"model": {}}, {"model": {"d_head": 32, "d_inner": 512, "d_embed": 128}}),
@@ -48,6 +50,7 @@ def test_what_does_not_decide_the_weights_is_not_hashed(one: dict[str, Any], oth
         {"train": {"precision": "fp32"}},
         {"train": {"eval_interval": 100}},
         {"train": {"batch_chunk": 2}},
+        {"train": {"memory_reset": 0.1}},
     ],
     ids=str,
 )

@@ -1,5 +1,9 @@
 """Devices, jobs and threads, and the environment of a training process."""
 
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -71,3 +75,29 @@ def test_the_users_own_allocator_settings_stand():
     assert found["MALLOC_TRIM_THRESHOLD_"] == "1"
     assert int(found["MALLOC_MMAP_THRESHOLD_"]) > 2**20
     assert worker_environment(1, {})["MALLOC_TRIM_THRESHOLD_"] != "1"
+
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from txlbench.execution.devices import keep_freed_blocks
+if sys.argv[1] == "keep":
+    keep_freed_blocks()
+for _ in range(3):
+    np.ones(2**21)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    first, second = np.ones(2**21), np.ones(2**21)
+    del first, second
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_freed_blocks_are_kept_when_asked_for():
+    """The pages of 40 arrays of 16 MB are fetched from the system anew, or are there already."""
+    faults = {}
+    for how in ("keep", "default"):
+        command = [sys.executable, "-c", FAULTS, how]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        faults[how] = int(done.stdout)
+    assert (faults["keep"] * 5 < faults["default"]) == (platform.libc_ver()[0] == "glibc")

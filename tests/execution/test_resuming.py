@@ -54,7 +54,7 @@ STOPS = {
 @pytest.mark.parametrize("stop", [interrupt, kill])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, stop, precision):
-    """With dropout, memory and weight averages; all files equal to the bit."""
+    """With dropout, memory, resets and weight averages; all files equal to the bit."""
     write_text(folder / "mine.txt", words=90)
     write_spec(
         {
@@ -63,6 +63,8 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, stop, precision
             "train.mem_len": 12,
             "train.max_step": EPOCH + 3,
             "train.average_from": 0.3,
+            "train.memory_reset": 0.4,
+            "train.memory_reset_from": 0.1,
             "evaluate.attention_lengths": [4],
         }
     )

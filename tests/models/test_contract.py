@@ -107,6 +107,45 @@ def test_mem_len_0_equals_a_memory_cleared_at_every_segment(subject: Subject, cu
         start += cut
 
 
+# Forgetting
+
+
+@every_model
+@every_look
+def test_a_stream_that_forgot_goes_on_as_one_that_starts_there(subject: Subject, view: View):
+    """Row 1 forgets after one segment, row 2 after two, row 0 never."""
+    model, tokens = subject.build(), text(31, batch=3)
+    state, parts = model.initial_state(3, view), []
+    for row, start in ((None, 0), (1, 5), (2, 10)):
+        if row is not None:
+            state = state.forget(torch.arange(3) == row)
+        losses, state = stream_losses(model, tokens[:, start:], [5], view, state)
+        parts.append(losses)
+    rest, _ = stream_losses(model, tokens[:, 15:], [5, 1, 8], view, state)
+    got = torch.cat([*parts, rest], dim=1)
+    for row, start in enumerate((0, 5, 10)):
+        cuts = [5] * (3 - start // 5) + [5, 1, 8]
+        fresh, _ = stream_losses(model, tokens[row : row + 1, start:], cuts, view)
+        assert torch.allclose(got[row, start:], fresh[0], rtol=0, atol=1e-11)
+
+
+@every_model
+def test_a_state_forgets_without_being_written_to_and_can_be_saved(subject: Subject):
+    model, tokens, view = subject.build(), text(13, batch=2), View(mem_len=4)
+    _, state = stream_losses(model, tokens, [6], view)
+    before = {name: tensor.clone() for name, tensor in state.tensors().items()}
+    forgetful = state.forget(torch.tensor([True, False]))
+    forgetful = forgetful.forget(torch.tensor([False, False]))
+    assert all(torch.equal(before[name], tensor) for name, tensor in state.tensors().items())
+    restored = model.initial_state(2, view).replace(dict(forgetful.tensors()))
+    expected, _ = stream_losses(model, tokens[:, 6:], [3, 3], view, forgetful)
+    got, _ = stream_losses(model, tokens[:, 6:], [3, 3], view, restored)
+    kept, _ = stream_losses(model, tokens[:, 6:], [3, 3], view, state)
+    assert torch.equal(expected, got)
+    assert torch.equal(expected[1], kept[1])
+    assert not torch.allclose(expected[0], kept[0])
+
+
 # Segments and one pass
 
 

@@ -33,6 +33,8 @@ class CorpusFacts:
         split_rule: how the splits come about; part of a run's identity.
         valid_tokens, test_tokens: as train_tokens.
         note: what sets this corpus apart, half a sentence.
+        period: tokens after which the kind of token recurs; samples of tokens at even steps must
+            not keep time with it. 1 for texts.
     """
 
     level: Level
@@ -42,6 +44,7 @@ class CorpusFacts:
     valid_tokens: int | None = None
     test_tokens: int | None = None
     note: str = ""
+    period: int = 1
 
     @property
     def tokens(self) -> dict[str, int | None]:
@@ -84,6 +87,16 @@ CORPORA: dict[str, CorpusFacts] = {
         "word", 793_470, None, "heldout-00000, shuffled, <S> <S>", note="two <S> between sentences"
     ),
     "ptb": CorpusFacts("word", 10_000, 929_589, "published", 73_760, 82_430, "Penn Treebank"),
+    "planted": CorpusFacts(
+        level="char",
+        vocabulary_size=44,
+        train_tokens=4_000_000,
+        split_rule="computed",
+        valid_tokens=200_000,
+        test_tokens=200_000,
+        note="its RECL is known exactly, no download",
+        period=4,
+    ),
 }
 
 CORPUS_LOADERS = Registry(
@@ -99,6 +112,7 @@ CORPUS_LOADERS = Registry(
         "lm1b": "txlbench.data.lm1b:BillionWords",
         "lm1b-tf": "txlbench.data.lm1b:BillionWordsTensorFlow",
         "ptb": "txlbench.data.ptb:PennTreebank",
+        "planted": "txlbench.data.planted:Planted",
     },
 )
 """Corpora that the data package can prepare by name; a corpus with a `path` needs no entry."""

@@ -33,10 +33,21 @@ class TrainConfig(Section):
             targets too, until k / 2n of the training is done.
         aux_positions: with half loss, the other positions are trained on too, as an auxiliary
             loss that is not reported (Al-Rfou's "multiple positions").
+        memory_reset: probability with which each stream forgets at a step, independently, so
+            that short contexts are met in training; 0 without recurrence.
+        memory_reset_from: share of the steps after which streams forget.
     """
 
     UNHASHED = frozenset({"log_interval"})
-    ADDED = MappingProxyType({"average_from": None, "aux_layers": False, "aux_positions": False})
+    ADDED = MappingProxyType(
+        {
+            "average_from": None,
+            "aux_layers": False,
+            "aux_positions": False,
+            "memory_reset": 0.0,
+            "memory_reset_from": 0.5,
+        }
+    )
 
     tgt_len: int = Field(64, ge=1)
     mem_len: int | None = Field(None, ge=0)
@@ -55,6 +66,8 @@ class TrainConfig(Section):
     average_from: float | None = Field(None, ge=0, lt=1)
     aux_layers: bool = False
     aux_positions: bool = False
+    memory_reset: float = Field(0.0, ge=0, lt=1)
+    memory_reset_from: float = Field(0.5, ge=0, lt=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -70,6 +83,16 @@ class TrainConfig(Section):
         if filled.get("recurrence") is False or filled["mem_len"] == 0:
             filled["recurrence"], filled["mem_len"] = False, 0
         return filled
+
+    @model_validator(mode="after")
+    def _resolve_resets(self) -> Self:
+        """Where there is no memory nothing is forgotten, and then it does not matter when."""
+        # Frozen for users; a validator may still complete what it validates.
+        if not self.recurrence:
+            object.__setattr__(self, "memory_reset", 0.0)
+        if not self.memory_reset:
+            object.__setattr__(self, "memory_reset_from", 0.5)
+        return self
 
     @model_validator(mode="after")
     def _check(self) -> Self:

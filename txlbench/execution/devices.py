@@ -1,5 +1,6 @@
 """Which device runs use, how many at once, and the environment of each."""
 
+import ctypes
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,6 +61,22 @@ def _cuda_devices(device: str) -> tuple[str, ...]:
     return (device,) if index else tuple(f"cuda:{number}" for number in range(count))
 
 
+ALLOCATOR = {
+    "MALLOC_MMAP_THRESHOLD_": (-3, 256 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": (-1, 512 * 2**20),
+    "MALLOC_TOP_PAD_": (-2, 64 * 2**20),
+}
+"""Settings that make glibc keep freed blocks: variable -> (parameter of mallopt, bytes)."""
+
+
+def keep_freed_blocks() -> None:
+    """Sets the allocator of this process as workers have it; does nothing without glibc."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for name, (parameter, size) in ALLOCATOR.items():
+        if mallopt is not None and name not in os.environ:
+            mallopt(parameter, size)
+
+
 def worker_environment(threads: int, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of a training process, complete before torch is imported there.
 
@@ -67,9 +84,5 @@ def worker_environment(threads: int, inherited: Mapping[str, str]) -> dict[str, 
     every step halves the speed of one thread. The user's own settings of it stand.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    allocator = {
-        "MALLOC_MMAP_THRESHOLD_": str(256 * 2**20),
-        "MALLOC_TRIM_THRESHOLD_": str(512 * 2**20),
-        "MALLOC_TOP_PAD_": str(64 * 2**20),
-    }
+    allocator = {name: str(size) for name, (_, size) in ALLOCATOR.items()}
     return {**allocator, **inherited, **dict.fromkeys(names, str(threads))}

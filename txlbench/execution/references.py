@@ -13,20 +13,14 @@ import torch
 from txlbench.config.imported import ImportedConfig, LookBack
 from txlbench.config.model import ModelConfig
 from txlbench.config.run import RunConfig
-from txlbench.errors import UserError
+from txlbench.execution.run_names import find_run, is_foreign
 from txlbench.models.convert.converted import Converted
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
-from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
+from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
-from txlbench.registry import suggestion
-from txlbench.tracking.backlog import run_directory_of
 from txlbench.training.checkpoint import load
-
-FORMS = (
-    "a run directory, EXPERIMENT/LABEL, EXPERIMENT/RUN-ID, runs:/ID, hf:DIR, torch:FILE, tf:PREFIX"
-)
 
 
 @dataclass(frozen=True)
@@ -74,9 +68,9 @@ def load_model(
 
 def foreign_reader(reference: str) -> Callable[[], Converted] | None:
     """What reads somebody else's weights; None if `reference` has no such prefix."""
-    kind, colon, place = reference.partition(":")
-    if not colon or kind not in ("hf", "torch", "tf"):
+    if not is_foreign(reference):
         return None
+    kind, _, place = reference.partition(":")
 
     def read() -> Converted:
         if kind == "hf":
@@ -92,34 +86,6 @@ def foreign_reader(reference: str) -> Callable[[], Converted] | None:
         return read_tf(Path(place))
 
     return read
-
-
-def find_run(reference: str, results: Path = RESULTS) -> RunDirectory:
-    """The run directory that `reference` names."""
-    if reference.startswith("runs:/"):
-        return RunDirectory(run_directory_of(reference.removeprefix("runs:/"), results))
-    if (Path(reference) / "config.yaml").is_file():
-        return RunDirectory(Path(reference))
-    name, _, wanted = reference.partition("/")
-    experiment = ExperimentDirectory(results / name)
-    if not wanted or not experiment.spec_file.is_file():
-        raise UserError(f"{reference}: no such model", f"give {FORMS}")
-    return _run_of(experiment, reference, wanted)
-
-
-def _run_of(experiment: ExperimentDirectory, reference: str, wanted: str) -> RunDirectory:
-    """The run of an experiment by id or by label."""
-    if (experiment.run(wanted).path / "config.yaml").is_file():
-        return experiment.run(wanted)
-    lines = {line.label: line for line in experiment.read_spec().lines}
-    if wanted not in lines:
-        known = [*lines, *(run.id for run in experiment.runs())]
-        raise UserError(f"{reference}: no such row or run", suggestion(wanted, known))
-    run_ids = dict.fromkeys(lines[wanted].run_ids)
-    if len(run_ids) > 1:
-        choices = ", ".join(f"{experiment.path.name}/{each}" for each in run_ids)
-        raise UserError(f"{reference}: {len(run_ids)} seeds go by that name", f"one of {choices}")
-    return experiment.run(next(iter(run_ids)))
 
 
 def _from_run(

@@ -2,17 +2,21 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from txlbench.config.catalogue import Level
 from txlbench.config.named_corpus import corpus_named
+from txlbench.config.run import RunConfig
 from txlbench.data.corpus import Corpus
 from txlbench.data.preparation import prepare
 from txlbench.errors import UserError
 from txlbench.execution.question import Question
-from txlbench.execution.references import LoadedModel
+
+if TYPE_CHECKING:  # A model brings torch along, a corpus does not.
+    from txlbench.execution.references import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -29,20 +33,28 @@ class Text:
         return ("ppl",) if self.corpus.level == "word" else ("bpc",)
 
 
-def read_text(question: Question, loaded: LoadedModel) -> Text:
+def read_text(question: Question, loaded: "LoadedModel") -> Text:
     """The ids to score; UserError if they are not there, or mean something else to the model."""
     if question.tokens is not None:
         if question.corpus is not None:
             raise UserError("--tokens and --corpus exclude each other", "drop one of them")
         return Text(_read_ids(question.tokens, loaded.vocabulary_size), None)
-    if question.corpus is not None:
-        corpus = prepare(corpus_named(question.corpus, question.level))
-    elif loaded.run is not None:
-        corpus = prepare(loaded.run.corpus)
-    else:
+    if question.corpus is None and loaded.run is None:
         raise UserError(f"{question.model}: was not trained here", "give --corpus or --tokens")
-    _check_vocabulary(question, loaded, corpus)
+    corpus = corpus_for(question.model, question.corpus, question.level, loaded.run)
+    check_vocabulary(question.model, loaded, corpus, ", or --tokens with its own ids")
     return Text(corpus.ids(question.split), corpus)
+
+
+def corpus_for(
+    reference: str, name: str | None, level: Level | None, run: RunConfig | None
+) -> Corpus:
+    """The corpus of that name, else the one that the run was trained on."""
+    if name is not None:
+        return prepare(corpus_named(name, level))
+    if run is None:
+        raise UserError(f"{reference}: was not trained here", "give --corpus")
+    return prepare(run.corpus)
 
 
 def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
@@ -66,13 +78,20 @@ def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
     return ids
 
 
-def _check_vocabulary(question: Question, loaded: LoadedModel, corpus: Corpus) -> None:
-    """Refuses a corpus whose ids mean something else to the model, as far as that is known."""
+def check_vocabulary(
+    reference: str, loaded: "LoadedModel", corpus: Corpus, instead: str = ""
+) -> None:
+    """Refuses a corpus whose ids mean something else to the model, as far as that is known.
+
+    Args:
+        instead: what else than another corpus the user can give.
+    """
+    remedy = f"give the corpus it was trained on{instead}"
     size = len(corpus.vocabulary)
     if size != loaded.vocabulary_size:
         raise UserError(
-            f"{question.model} predicts {loaded.vocabulary_size} symbols, {corpus.name} has {size}",
-            "give the corpus it was trained on, or --tokens with its own ids",
+            f"{reference} predicts {loaded.vocabulary_size} symbols, {corpus.name} has {size}",
+            remedy,
         )
     if loaded.tokens is None:
         return
@@ -80,6 +99,6 @@ def _check_vocabulary(question: Question, loaded: LoadedModel, corpus: Corpus) -
     for number, (theirs, ours) in pairs:
         if theirs != ours:
             raise UserError(
-                f"{question.model} and {corpus.name} differ at id {number}: {theirs!r}, {ours!r}",
-                "give the corpus it was trained on, or --tokens with its own ids",
+                f"{reference} and {corpus.name} differ at id {number}: {theirs!r}, {ours!r}",
+                remedy,
             )

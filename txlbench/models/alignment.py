@@ -36,6 +36,20 @@ def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor)
     return like.new_zeros(queries, keys).masked_fill_(blocked, float("-inf"))
 
 
+def hide_forgotten(mask_TS: Tensor, known_B: Tensor | None) -> Tensor:
+    """The mask for streams that have forgotten their oldest keys: [B, T, S], or as it was.
+
+    Args:
+        known_B: how many keys before the first query each stream still knows; None for all.
+    """
+    if known_B is None:
+        return mask_TS
+    queries, keys = mask_TS.shape
+    oldest_B = keys - queries - known_B
+    forgotten_BS = torch.arange(keys, device=mask_TS.device) < oldest_B[:, None]
+    return mask_TS.masked_fill(forgotten_BS[:, None], float("-inf"))
+
+
 def pad_distances(table: Tensor) -> Tensor:
     """Puts a row of zeros before a table [S, ...] of distances, as `relative_shift` needs it."""
     return pad(table, (0, 0) * (table.dim() - 1) + (1, 0))

@@ -33,13 +33,16 @@ class Attention(nn.Module):
         context_BSD: Tensor,
         encoding: Encoding,
         shared: Any,
-        mask_TS: Tensor,
+        mask: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Returns the mixed values [B, T, D] and the attention probabilities [H, B, T, S]."""
+        """Returns the mixed values [B, T, D] and the attention probabilities [H, B, T, S].
+
+        The mask is [T, S], or [B, T, S] where streams differ.
+        """
         query_HBTK = self._split(self.q_net(input_BTD))
         key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
         scores_HBTS = self._combine(encoding.score(layer, query_HBTK, shared), key_HBSK)
-        scores_HBTS += mask_TS.to(scores_HBTS.dtype)
+        scores_HBTS += mask.to(scores_HBTS.dtype)
         attention_HBTS = self.dropatt(torch.softmax(scores_HBTS, dim=-1))
         mixed_HBTK = torch.bmm(
             attention_HBTS.flatten(0, 1).to(value_HBSK.dtype), value_HBSK.flatten(0, 1)

@@ -48,7 +48,7 @@ class Block(nn.Module):
         context_BSD: Tensor,
         encoding: Encoding,
         shared: Any,
-        mask_TS: Tensor,
+        mask: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Returns the layer's output [B, T, D] and its attention [H, B, T, S]."""
         if self.pre_lnorm:
@@ -57,7 +57,7 @@ class Block(nn.Module):
         else:
             normed_BSD, queries_BTD = context_BSD, input_BTD
         mixed_BTD, attention = self.attention(
-            layer, queries_BTD, normed_BSD, encoding, shared, mask_TS
+            layer, queries_BTD, normed_BSD, encoding, shared, mask
         )
         hidden_BTD = input_BTD + self.attention_dropout(mixed_BTD)
         if self.pre_lnorm:

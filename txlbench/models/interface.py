@@ -50,6 +50,9 @@ class State(Protocol):
     def replace(self, tensors: Mapping[str, Tensor]) -> "State":
         """The same kind of state with other tensors."""
 
+    def forget(self, rows_B: Tensor) -> "State":
+        """The state in which those streams, a bool each, start afresh."""
+
 
 class Observer(Protocol):
     """Receives what a forward pass computes on its way."""

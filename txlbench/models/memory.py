@@ -16,17 +16,36 @@ class Memory:
     Attributes:
         layers: one tensor [B, M, D] a layer; M grows from 0 to mem_len.
         view: how the model looks back.
+        known_B: how many of the M states, the newest ones, each stream may still see; None for
+            all of them, in every stream.
     """
 
     layers: tuple[Tensor, ...]
     view: View
+    known_B: Tensor | None = None
 
     def tensors(self) -> Mapping[str, Tensor]:
-        return {f"layer{index}": layer for index, layer in enumerate(self.layers)}
+        named = {f"layer{index}": layer for index, layer in enumerate(self.layers)}
+        return named if self.known_B is None else {**named, "known": self.known_B}
 
     def replace(self, tensors: Mapping[str, Tensor]) -> "Memory":
         layers = tuple(tensors[f"layer{index}"] for index in range(len(self.layers)))
-        return Memory(layers, self.view)
+        return Memory(layers, self.view, tensors.get("known"))
+
+    def forget(self, rows_B: Tensor) -> "Memory":
+        """The same states, hidden from those streams."""
+        batch, length, _ = self.layers[0].shape
+        known_B = self.known_B
+        if known_B is None:
+            known_B = torch.full((batch,), length, device=self.layers[0].device)
+        return Memory(self.layers, self.view, known_B.masked_fill(rows_B.to(known_B.device), 0))
+
+    def advanced(self, layers: tuple[Tensor, ...], queries: int) -> "Memory":
+        """The memory after a segment of `queries` tokens, which left `layers`."""
+        if self.known_B is None:
+            return Memory(layers, self.view)
+        added = queries if self.view.stride is None else min(queries, self.view.stride)
+        return Memory(layers, self.view, (self.known_B + added).clamp(max=layers[0].shape[1]))
 
 
 def with_memory(memory_BMD: Tensor, input_BTD: Tensor) -> Tensor:

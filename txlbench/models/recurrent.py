@@ -48,6 +48,17 @@ class RecurrentState:
         )
         return RecurrentState(layers, self.view)
 
+    def forget(self, rows_B: Tensor) -> "RecurrentState":
+        """Zeros in those streams."""
+        layers = tuple(
+            tuple(
+                tensor.masked_fill(rows_B.to(tensor.device).view(-1, *[1] * (tensor.dim() - 1)), 0)
+                for tensor in layer
+            )
+            for layer in self.layers
+        )
+        return RecurrentState(layers, self.view)
+
 
 class RecurrentLayer(nn.Module, ABC):
     """One layer that reads a segment from left to right."""

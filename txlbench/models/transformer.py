@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.model import ModelConfig
-from txlbench.models.alignment import mask_TS
+from txlbench.models.alignment import hide_forgotten, mask_TS
 from txlbench.models.block import Block
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
@@ -44,7 +44,7 @@ class Transformer(LanguageModel):
         like = self.embedding.tables[0]
         keys = state.layers[0].shape[1] + queries
         window = view.mem_len if view.same_length else None
-        mask = mask_TS(queries, keys, window, like)
+        mask = hide_forgotten(mask_TS(queries, keys, window, like), state.known_B)
         shared = self.encoding.prepare(keys, view.clamp_len, like)
         hidden_BTD = self.dropout_input(self.encoding.add_to_input(self.embedding(tokens_BT)))
         remembered = []
@@ -57,7 +57,7 @@ class Transformer(LanguageModel):
             )
             if observer is not None:
                 observer(layer, hidden_BTD, attention)
-        return self.dropout_output(hidden_BTD), Memory(tuple(remembered), view)
+        return self.dropout_output(hidden_BTD), state.advanced(tuple(remembered), queries)
 
     def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
         """See `LanguageModel.losses`."""

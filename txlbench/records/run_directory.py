@@ -40,6 +40,11 @@ class RunDirectory:
         return self.path / "evaluations"
 
     @property
+    def losses(self) -> Path:
+        """Where its context losses lie, as loss files."""
+        return self.path / "losses"
+
+    @property
     def metrics_file(self) -> Path:
         return self.path / "metrics.jsonl"
 
@@ -69,6 +74,11 @@ class RunDirectory:
             raise document.error((), "not a run's configuration", "restore the file")
         content = {k: v for k, v in document.value.items() if k not in ("label", "paper")}
         return validate(RunConfig, content, document)
+
+    def read_paper(self) -> dict[str, float | str]:
+        """The paper's numbers of the row that the run was made for."""
+        value = read_yaml(self.path / "config.yaml").value
+        return dict(value.get("paper") or {}) if isinstance(value, dict) else {}
 
     def write_imported(self, config: ImportedConfig) -> None:
         """Writes `config.yaml` of a model that was not trained here."""

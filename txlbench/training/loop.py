@@ -10,6 +10,7 @@ from torch import Tensor
 
 from txlbench.config.train import TrainConfig
 from txlbench.models.interface import View
+from txlbench.training.memory_reset import with_resets
 from txlbench.training.objective import Auxiliary, scored_loss
 from txlbench.training.optimisation import apply_gradients, learning_rate
 from txlbench.training.precision import autocast
@@ -80,6 +81,7 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
         batch = batches[progress.step]
         if batch.first:
             state.memories = empty_memories(state.model, config, settings.view)
+        state.memories = with_resets(state.memories, config, progress.step)
         _step(state, batch, settings)
         if progress.step % config.log_interval == 0 or progress.step == config.max_step:
             hooks.log(_log_line(progress, config))

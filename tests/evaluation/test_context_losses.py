@@ -1,0 +1,152 @@
+"""Context losses equal what each target's own tokens give alone, and no window is read twice."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.subjects import NOT_RELATIVE, RELATIVE, SUBJECTS, VOCABULARY
+from txlbench.evaluation import context_losses as module
+from txlbench.evaluation.context_losses import context_losses
+from txlbench.evaluation.context_reading import Reading
+from txlbench.evaluation.partial_losses import PartialLosses
+from txlbench.models.interface import View
+
+CPU = torch.device("cpu")
+CONTEXTS = np.array([3, 5, 11])
+POSITIONS = 11 + 2 * np.arange(8)
+LONGEST = 11
+WHOLE = Reading(View(LONGEST), LONGEST, segment=LONGEST, windows=4)
+every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """So that no part is begun before the one before it is kept."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def text(length=26):  # the last position is the last token
+    return np.random.default_rng(3).integers(VOCABULARY, size=length).astype(np.uint8)
+
+
+def ignore(done, total):
+    pass
+
+
+def losses(model, reading, path, progress=ignore, contexts=CONTEXTS):
+    with PartialLosses(path / "x.part") as kept:
+        return context_losses(model, text(), contexts, POSITIONS, reading, CPU, kept, progress)
+
+
+def alone(model, ids, context, position, view):
+    """The loss of a target after its tokens, fed in one segment to a model without memory."""
+    window = torch.as_tensor(ids[position - context : position + 1].astype("int64"))[None]
+    with torch.no_grad():
+        hidden, _ = model(window[:, :-1], model.initial_state(1, view))
+        return model.losses(hidden, window[:, 1:])[0, -1].item()
+
+
+def by_hand(model, contexts=CONTEXTS, view=View(0)):  # noqa: B008
+    ids = text()
+    return np.array([[alone(model, ids, c, t, view) for t in POSITIONS] for c in contexts])
+
+
+@every_model
+@pytest.mark.parametrize("windows", [1, 4, 100])
+def test_each_loss_is_that_of_the_tokens_alone(subject, windows, tmp_path):
+    model = subject.build()
+    reading = Reading(View(LONGEST), LONGEST, LONGEST, windows)
+    found = losses(model, reading, tmp_path)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, by_hand(model), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("subject", RELATIVE, ids=lambda s: s.name)
+@pytest.mark.parametrize("segment", [1, 4, 10])
+def test_where_windows_are_cut_changes_nothing(subject, segment, tmp_path):
+    model = subject.build()
+    reading = Reading(View(LONGEST), LONGEST, segment, windows=4)
+    np.testing.assert_allclose(losses(model, reading, tmp_path), by_hand(model), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.attends], ids=lambda s: s.name)
+@pytest.mark.parametrize("segment", [4, LONGEST])
+def test_with_an_attention_length_every_query_sees_so_many_keys(subject, segment, tmp_path):
+    view = View(3, same_length=True)
+    model = subject.build()
+    if not subject.relative:
+        segment = LONGEST
+    found = losses(model, Reading(view, LONGEST, segment, windows=4), tmp_path)
+    np.testing.assert_allclose(found, by_hand(model, view=view), rtol=0, atol=1e-5)
+    assert np.abs(found - by_hand(model)).max() > 1e-3
+
+
+@pytest.mark.parametrize("subject", NOT_RELATIVE, ids=lambda s: s.name)
+def test_contexts_beyond_the_longest_are_the_longest(subject, tmp_path):
+    model = subject.build()
+    found = losses(model, Reading(View(6), longest=6, segment=6, windows=4), tmp_path)
+    np.testing.assert_allclose(found, by_hand(model, contexts=[3, 5, 6]), rtol=0, atol=1e-5)
+
+
+def test_logits_are_computed_a_few_at_a_time(monkeypatch, tmp_path):
+    model, sizes = SUBJECTS[0].build(), []
+    plain = model.losses
+    monkeypatch.setattr(module, "TARGETS", 3)
+    monkeypatch.setattr(model, "losses", lambda h, t: (sizes.append(t.numel()), plain(h, t))[1])
+    found = losses(model, WHOLE, tmp_path)
+    assert max(sizes) == 3
+    assert sum(sizes) == CONTEXTS.size * POSITIONS.size
+    monkeypatch.undo()
+    np.testing.assert_allclose(found, by_hand(model), rtol=0, atol=1e-5)
+
+
+class Counting:
+    """Counts the windows that a model reads."""
+
+    def __init__(self, model, monkeypatch):
+        self.rows, plain = 0, model.initial_state
+
+        def initial_state(rows, view):
+            self.rows += rows
+            return plain(rows, view)
+
+        monkeypatch.setattr(model, "initial_state", initial_state)
+
+
+def test_on_several_threads_the_losses_are_the_same(tmp_path):
+    model = SUBJECTS[0].build()
+    expected = losses(model, WHOLE, tmp_path / "one")
+    torch.set_num_threads(3)
+    assert np.array_equal(losses(model, WHOLE, tmp_path / "three"), expected)
+
+
+def test_windows_are_shared_by_contexts(tmp_path, monkeypatch):
+    model, told = SUBJECTS[0].build(), []
+    read = Counting(model, monkeypatch)
+    losses(model, WHOLE, tmp_path, lambda done, total: told.append((done, total)))
+    expected = POSITIONS.size + (11 - 3) // 2
+    assert read.rows == expected
+    assert told == [(done, expected) for done in (0, 4, 8, 12)]
+
+
+@pytest.mark.parametrize("torn", [0, 5])
+@pytest.mark.parametrize("stop", [4, 8, 12])
+def test_interrupted_work_continues_and_gives_the_same_bits(stop, torn, tmp_path, monkeypatch):
+    model = SUBJECTS[0].build()
+    expected = losses(model, WHOLE, tmp_path / "straight")
+
+    def interrupt(done, total):
+        if done == stop:
+            raise KeyboardInterrupt
+
+    read = Counting(model, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        losses(model, WHOLE, tmp_path, interrupt)
+    with (tmp_path / "x.part").open("ab") as file:
+        file.write(b"\x7f" * torn)
+    found = losses(model, WHOLE, tmp_path)
+    assert np.array_equal(found, expected)
+    assert read.rows == 12

@@ -1,0 +1,248 @@
+"""Context losses of a MODEL: computed once, kept in its run, refused where they mean nothing."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.execution.trial import execute_all, finished, plan_of, write_spec
+from txlbench.config.corpus import CorpusConfig
+from txlbench.data.preparation import prepare
+from txlbench.errors import UserError
+from txlbench.evaluation import side_by_side
+from txlbench.execution.context_losses import context_losses_of
+from txlbench.execution.imports import export_model, import_model
+from txlbench.execution.recl_request import ReclRequest
+from txlbench.execution.references import load_model
+from txlbench.models.interface import View
+
+CPU = torch.device("cpu")
+ASKED = ReclRequest(groups=(), contexts=(4, 8, 16), tokens=20, device="cpu")
+
+
+def run_of(settings=None, **top):
+    write_spec(settings, **top)
+    return finished()
+
+
+def losses(reference, request=ASKED, **watched):
+    return context_losses_of(str(reference), request, **watched).losses
+
+
+def alone(model, ids, context, position, view):
+    window = torch.as_tensor(ids[position - context : position + 1].astype("int64"))[None]
+    with torch.no_grad():
+        hidden, _ = model(window[:, :-1], model.initial_state(1, view))
+        return model.losses(hidden, window[:, 1:])[0, -1].item()
+
+
+def refuse(done, total):
+    raise AssertionError("computed again")
+
+
+@pytest.mark.parametrize(
+    ("settings", "longest"),
+    [
+        ({}, None),
+        ({"train.recurrence": False, "model.encoding": "shaw"}, None),
+        ({"train.recurrence": False, "model.encoding": "al-rfou", "train.loss": "half"}, 8),
+        ({"model.encoding": "absolute"}, 8),
+        ({"model": {"kind": "lstm", "n_layer": 1, "d_model": 16}}, None),
+    ],
+    ids=str,
+)
+def test_losses_are_those_of_the_runs_model_on_its_own_corpus(settings, longest):
+    run = run_of(settings)
+    found = losses(run.path)
+    corpus = prepare(run.read_config().corpus)
+    ids, model = corpus.ids("test"), load_model(str(run.path), CPU).model
+    expected = [
+        [alone(model, ids, min(c, longest or c), t, View(0)) for t in found.positions]
+        for c in found.contexts
+    ]
+    np.testing.assert_allclose(found.losses, expected, rtol=0, atol=1e-5)
+    assert found.longest == longest
+    assert found.contexts.tolist() == [4, 8, 16]
+    assert len(found.positions) == 20
+    assert (found.corpus, found.split) == (corpus.checksum, "test")
+    assert found.vocabulary == corpus.vocabulary.fingerprint
+    half = settings.get("train.loss") == "half"
+    assert found.settings["untrained_contexts"] == ([4] if half else [])
+
+
+def test_they_are_kept_and_not_computed_again():
+    run = run_of()
+    first = losses(run.path)
+    (kept,) = run.losses.iterdir()
+    assert kept.suffix == ".npz"
+    again = losses(run.path, replace(ASKED, shares=(0.2,), threshold=0.5), progress=refuse)
+    assert np.array_equal(again.losses, first.losses)
+    assert again.name == str(run.path)
+    for changed in (
+        {"contexts": (4, 8)},
+        {"tokens": 21},
+        {"split": "valid"},
+        {"attention_length": 3},
+    ):
+        losses(run.path, replace(ASKED, **changed))
+    assert len(list(run.losses.iterdir())) == 5
+
+
+def test_what_is_kept_needs_no_torch():
+    run = run_of()
+    losses(run.path)
+    code = (
+        "import sys\n"
+        "from txlbench.execution.context_losses import context_losses_of\n"
+        "from txlbench.execution.recl_request import ReclRequest\n"
+        "asked = ReclRequest(groups=(), contexts=(4, 8, 16), tokens=20, device='cpu')\n"
+        f"print(context_losses_of({str(run.path)!r}, asked).losses.losses.shape)\n"
+        "print(sorted({'torch', 'mlflow', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["(3, 20)", "[]"]
+
+
+def test_other_weights_have_other_losses():
+    run = run_of({"train.eval_interval": 12})
+    first = losses(run.path)
+    assert losses(run.path, replace(ASKED, checkpoint="last")).model != first.model
+    best = torch.load(run.checkpoints / "best.pt", weights_only=True)
+    best["model"] = {name: tensor + 0.1 for name, tensor in best["model"].items()}
+    torch.save(best, run.checkpoints / "best.pt")
+    assert np.abs(losses(run.path).losses - first.losses).max() > 0.01
+
+
+def test_interrupted_work_continues(monkeypatch):
+    run = run_of()
+    monkeypatch.setattr(side_by_side.torch, "get_num_threads", lambda: 1)
+    asked, told = replace(ASKED, batch_size=5), []
+
+    def stop(done, total):
+        if done >= 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        losses(run.path, asked, progress=stop)
+    found = losses(run.path, asked, progress=lambda done, total: told.append((done, total)))
+    assert told[0][0] == 10
+    assert told[-1][0] == told[-1][1]
+    assert [path.suffix for path in run.losses.iterdir()] == [".npz"]
+    other = losses(run.path, replace(asked, contexts=(4, 8, 12, 16)))
+    shared = np.isin(other.positions, found.positions)
+    assert shared.any()
+    np.testing.assert_allclose(
+        other.losses[[0, 1, 3]][:, shared],
+        found.losses[:, np.isin(found.positions, other.positions)],
+        rtol=0,
+        atol=1e-5,
+    )
+
+
+def test_the_papers_numbers_come_with_the_run():
+    write_spec(rows=[{"label": "one", "paper": {"recl_r0.1": 900}}])
+    (planned,) = plan_of()
+    execute_all([planned])
+    planned.directory.write_config(planned.config, {"recl_r0.1": 900}, "one")
+    assert context_losses_of(str(planned.directory.path), ASKED).paper == {"recl_r0.1": 900}
+
+
+def test_a_clamp_length_for_evaluation_counts():
+    run = run_of({"evaluate.clamp_len": 3})
+    found = losses(run.path)
+    corpus = prepare(run.read_config().corpus)
+    ids, model = corpus.ids("test"), load_model(str(run.path), CPU).model
+    view = View(0, clamp_len=3)
+    expected = [alone(model, ids, 16, t, view) for t in found.positions]
+    np.testing.assert_allclose(found.losses[-1], expected, rtol=0, atol=1e-5)
+    assert found.settings["clamp_len"] == 3
+
+
+# Other people's models
+
+
+def test_an_exported_model_scores_as_its_run_and_its_losses_are_kept_with_the_corpora(folder):
+    run = run_of({"model.encoding": "xl"})
+    expected = losses(run.path)
+    export_model(str(run.path), "hf:out")
+    import_model("hf:out", Path("taken"))
+    asked = replace(ASKED, corpus="mine.txt")
+    for reference in ("hf:out", "taken"):
+        found = losses(reference, asked)
+        np.testing.assert_allclose(found.losses, expected.losses, rtol=0, atol=1e-5)
+        assert found.name == reference
+        losses(reference, asked, progress=refuse)
+        with pytest.raises(UserError, match=r"was not trained here; give --corpus$"):
+            losses(reference)
+    assert len(list((folder / "data" / "losses").iterdir())) == 1
+    assert len(list(Path("taken", "losses").iterdir())) == 1
+
+
+def test_a_text_that_an_imported_model_does_not_know_is_refused(folder):
+    run = run_of({"model.encoding": "xl"})
+    export_model(str(run.path), "hf:out")
+    chance = np.random.default_rng(1)
+    (folder / "noise").write_bytes(chance.integers(128, 256, 2000).astype(np.uint8).tobytes())
+    with pytest.raises(UserError, match=r"hf:out: perplexity .* of 256; wrong vocabulary\?; give"):
+        losses("hf:out", replace(ASKED, corpus="noise"))
+
+
+# What is refused
+
+
+def test_a_corpus_of_another_vocabulary_is_refused():
+    run = run_of()
+    with pytest.raises(UserError, match="predicts 256 symbols, planted has 44; give the corpus"):
+        losses(run.path, replace(ASKED, corpus="planted", contexts=(4, 8)))
+
+
+def test_contexts_beyond_the_split_and_too_many_tokens_are_refused():
+    run = run_of()
+    with pytest.raises(UserError, match=r"--contexts: 5000 is beyond the split"):
+        losses(run.path, replace(ASKED, contexts=(5000,)))
+    with pytest.raises(UserError, match=r"--tokens 9999: only"):
+        losses(run.path, replace(ASKED, tokens=9999))
+    with pytest.raises(UserError, match=r"--contexts: 8, 4 found"):
+        losses(run.path, replace(ASKED, contexts=(8, 4)))
+    assert not run.losses.exists()
+
+
+def test_an_attention_length_is_refused_by_a_model_without_attention():
+    run = run_of({"model": {"kind": "qrnn", "n_layer": 1, "d_model": 16}})
+    with pytest.raises(UserError, match="--attention-length: qrnn has no attention"):
+        losses(run.path, replace(ASKED, attention_length=4))
+
+
+def test_a_run_without_weights_is_refused():
+    run = run_of()
+    (run.checkpoints / "best.pt").unlink()
+    with pytest.raises(UserError, match=r"best\.pt: no such checkpoint; train the run first"):
+        losses(run.path)
+
+
+def test_weights_that_give_no_numbers_are_refused_by_name():
+    run = run_of()
+    best = torch.load(run.checkpoints / "best.pt", weights_only=True)
+    best["model"]["softmax.bias"][:] = float("nan")
+    torch.save(best, run.checkpoints / "best.pt")
+    with pytest.raises(UserError, match=r"NaN loss at context 4"):
+        losses(run.path)
+
+
+# The planted corpus
+
+
+def test_the_optimum_is_a_model_of_planted():
+    asked = replace(ASKED, contexts=(32, 96, 160, 224, 288), tokens=4000)
+    found = losses("optimum:planted", asked)
+    corpus = prepare(CorpusConfig(name="planted"))
+    assert (found.corpus, found.vocabulary) == (corpus.checksum, corpus.vocabulary.fingerprint)
+    assert np.array_equal(np.bincount(found.positions % 4), [1000] * 4)
+    assert (np.diff(found.losses.mean(axis=1))[:3] < -0.3).all()
+    assert np.array_equal(found.losses[3], found.losses[4])
+    with pytest.raises(UserError, match="optimum:planted: is not of enwiki-sample; drop --corpus"):
+        losses("optimum:planted", replace(asked, corpus="enwiki-sample"))

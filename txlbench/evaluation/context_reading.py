@@ -1,0 +1,111 @@
+"""How windows are read: what each query sees, and how much is computed at once."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from txlbench.config.model import ModelConfig
+from txlbench.errors import UserError
+from txlbench.models.interface import View
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is computed at once: tokens read, and attention scores of one layer."""
+
+    tokens: int
+    scores: int
+
+
+BUDGETS = {"cpu": Budget(2**11, 2**22), "cuda": Budget(2**16, 2**27)}
+"""By type of device, on a CPU for each thread. More is slower there: it outgrows the caches."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How windows are read, so that their values do not depend on where they are cut.
+
+    Attributes:
+        view: how the model looks back.
+        longest: tokens of the longest window.
+        segment: tokens of a window read at once; the next are read with memory.
+        windows: windows read side by side.
+
+    Raises:
+        UserError: if windows are cut and memory does not reach back to their start: single
+            losses would then depend on the cuts, and gains alternate with them.
+    """
+
+    view: View
+    longest: int
+    segment: int
+    windows: int
+
+    def __post_init__(self) -> None:
+        cut = self.segment < self.longest
+        if cut and not self.view.same_length and self.view.mem_len < self.longest:
+            raise UserError(
+                f"memory of {self.view.mem_len} does not cover a context of {self.longest}",
+                "give --attention-length, or choose shorter contexts",
+            )
+
+
+def longest_context(config: ModelConfig, tgt_len: int) -> int | None:
+    """The most predecessors a model can use, None without limit.
+
+    Positions that restart at every segment are trained up to tgt_len and mean nothing beyond.
+    """
+    return None if config.has_coherent_memory else tgt_len
+
+
+def choose_reading(
+    config: ModelConfig,
+    longest: int,
+    device: torch.device,
+    attention_length: int | None = None,
+    clamp_len: int | None = None,
+    windows: int | None = None,
+) -> Reading:
+    """The reading of windows of at most `longest` tokens that fills the device.
+
+    Args:
+        attention_length: keys each query sees, itself included; None for the whole window.
+        windows: read side by side; None for as many as fit.
+
+    Raises:
+        UserError: for an attention length of a model without attention.
+    """
+    budget = BUDGETS.get(device.type, BUDGETS["cuda"])
+    if config.is_recurrent:
+        if attention_length is not None:
+            raise UserError(
+                f"--attention-length: {config.kind} has no attention", "drop the option"
+            )
+        return Reading(View(longest), longest, longest, windows or _fit(budget.tokens, longest))
+    row = config.n_head * longest
+    if windows is None:
+        windows = min(_fit(budget.tokens, longest), _fit(budget.scores, row * longest))
+    segments = max(
+        _cheapest_cut(longest, config), -(-longest // _fit(budget.scores, row * windows))
+    )
+    return Reading(
+        View(attention_length or longest, clamp_len, attention_length is not None),
+        longest,
+        -(-longest // segments) if config.has_coherent_memory else longest,
+        windows,
+    )
+
+
+def _cheapest_cut(longest: int, config: ModelConfig) -> int:
+    """How many segments a window is best read in.
+
+    Of n segments, the first needs no scores of later keys: 3 S D (1 + 1/n) / 2 products a token
+    for scores and values remain. But keys and values of what is remembered are computed again:
+    2 D^2 (n + 1) / 2 products. The sum is smallest at n = sqrt(1.5 S / D).
+    """
+    return max(1, round(math.sqrt(1.5 * longest / config.d_model)))
+
+
+def _fit(budget: int, size: int) -> int:
+    return max(1, budget // size)

@@ -1,0 +1,79 @@
+"""A MODEL's context losses: those that its run keeps, else computed now and kept."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from txlbench.config.catalogue import CORPORA
+from txlbench.config.identity import fingerprint
+from txlbench.data.corpus import Corpus
+from txlbench.evaluation.context_positions import Positions, choose_positions
+from txlbench.execution.known_model import KnownModel, known_model
+from txlbench.execution.planted_optimum import OPTIMUM, optimum_losses
+from txlbench.execution.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
+from txlbench.execution.texts import corpus_for
+from txlbench.execution.wanted import Wanted
+from txlbench.records.loss_file import LossFile, read_loss_file
+
+Progress = Callable[[int, int], None]
+"""Told how many windows are read, and how many there are."""
+
+
+def silent(done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def context_losses_of(reference: str, request: ReclRequest, progress: Progress = silent) -> Subject:
+    """The losses of the model that `reference` names, at `request.contexts`.
+
+    `optimum:planted` names the best losses that any model of that corpus can have.
+
+    Raises:
+        UserError: if there is no such model, it does not fit the corpus, or the corpus is too
+            short for what is asked.
+    """
+    wanted = Wanted(
+        contexts=request.contexts or DEFAULT_CONTEXTS,
+        tokens=request.tokens,
+        corpus=request.corpus,
+        split=request.split or "test",
+        attention_length=request.attention_length,
+        batch_size=request.batch_size,
+        device=request.device,
+        checkpoint=request.checkpoint,
+    )
+    if reference == OPTIMUM:
+        return Subject(reference, optimum_losses(wanted))
+    known = known_model(reference, wanted.checkpoint, wanted.results)
+    return Subject(reference, losses_of(known, wanted, progress), known.paper)
+
+
+def losses_of(known: KnownModel, wanted: Wanted, progress: Progress) -> LossFile:
+    """The losses of a model, called as the user calls it."""
+    corpus = corpus_for(known.reference, wanted.corpus, wanted.level, known.run)
+    period = CORPORA[corpus.name].period if corpus.name in CORPORA else 1
+    length = corpus.tokens[wanted.split]
+    positions = choose_positions(length, wanted.contexts, wanted.tokens, period)
+    path = _place(known, corpus, positions, wanted)
+    if not path.exists():
+        from txlbench.execution.context_pass import compute
+
+        compute(known, corpus, positions, wanted, path, progress)
+    return replace(read_loss_file(path), name=known.reference)
+
+
+def _place(known: KnownModel, corpus: Corpus, positions: Positions, wanted: Wanted) -> Path:
+    """Where the losses lie: a name for all that decides them but the kind of machine."""
+    decides: dict[str, Any] = {
+        "weights": known.weights,
+        "corpus": corpus.checksum,
+        "vocabulary": corpus.vocabulary.fingerprint,
+        "split": wanted.split,
+        "contexts": wanted.contexts,
+        "positions": vars(positions),
+        "attention_length": wanted.attention_length,
+        "clamp_len": known.look_back.clamp_len,
+        "tgt_len": known.look_back.tgt_len,
+    }
+    return known.losses / f"{wanted.split}-{fingerprint(decides, 16)}.npz"

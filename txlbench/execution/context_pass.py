@@ -1,0 +1,96 @@
+"""One pass of a model over the windows of a corpus, into a loss file."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from txlbench.config.units import displayed
+from txlbench.data.corpus import Corpus
+from txlbench.errors import UserError
+from txlbench.evaluation.context_losses import Progress, context_losses
+from txlbench.evaluation.context_positions import Positions
+from txlbench.evaluation.context_reading import choose_reading, longest_context
+from txlbench.evaluation.partial_losses import PartialLosses
+from txlbench.execution.devices import choose_devices, keep_freed_blocks
+from txlbench.execution.evaluate import WRONG_VOCABULARY
+from txlbench.execution.known_model import KnownModel
+from txlbench.execution.texts import check_vocabulary
+from txlbench.execution.wanted import Wanted
+from txlbench.records.loss_file import LossFile, write_loss_file
+
+
+def compute(
+    known: KnownModel,
+    corpus: Corpus,
+    positions: Positions,
+    wanted: Wanted,
+    path: Path,
+    progress: Progress,
+) -> None:
+    """Writes the losses to `path`; what is finished lies beside it until all is.
+
+    Raises:
+        UserError: if the model does not fit the corpus, or a loss is not a number.
+    """
+    keep_freed_blocks()
+    device = torch.device(choose_devices(wanted.device, 1, 1).names[0])
+    loaded = known.load(device)
+    check_vocabulary(known.reference, loaded, corpus)
+    contexts = np.array(wanted.contexts, dtype=np.int64)
+    longest = longest_context(known.config, known.look_back.tgt_len)
+    reading = choose_reading(
+        known.config,
+        int(contexts[-1]) if longest is None else min(longest, int(contexts[-1])),
+        device,
+        wanted.attention_length,
+        known.look_back.clamp_len,
+        wanted.batch_size,
+    )
+    with PartialLosses(path.with_suffix(".part")) as kept:
+        ids = corpus.ids(wanted.split)
+        losses = context_losses(
+            loaded.model, ids, contexts, positions.array, reading, device, kept, progress
+        )
+        _check_vocabulary_by_loss(known, float(losses[-1].mean()), loaded.vocabulary_size)
+        found = LossFile(
+            losses,
+            contexts,
+            positions.array,
+            name=known.reference,
+            corpus=corpus.checksum,
+            split=wanted.split,
+            vocabulary=corpus.vocabulary.fingerprint,
+            model=known.weights,
+            settings=_settings(known, wanted, device),
+            longest=longest,
+        )
+        write_loss_file(path, found)
+        kept.path.unlink()
+
+
+def _settings(known: KnownModel, wanted: Wanted, device: torch.device) -> dict[str, Any]:
+    """How the losses were obtained, and at which contexts the model was never trained."""
+    train = known.run and known.run.train
+    untrained = train.tgt_len // 2 if train and train.loss == "half" else 0
+    return {
+        "attention_length": wanted.attention_length,
+        "clamp_len": known.look_back.clamp_len,
+        "checkpoint": wanted.checkpoint if train else None,
+        "memory_reset": train.memory_reset if train else None,
+        "untrained_contexts": [context for context in wanted.contexts if context <= untrained],
+        "dtype": "fp32",
+        "device": str(device),
+    }
+
+
+def _check_vocabulary_by_loss(known: KnownModel, loss: float, size: int) -> None:
+    """Refuses an imported model that knows nothing of the text."""
+    perplexity = displayed(loss, "ppl")
+    if known.run is None and perplexity > WRONG_VOCABULARY * size:
+        raise UserError(
+            f"{known.reference}: perplexity {perplexity:,.0f} of a vocabulary of {size:,}; "
+            "wrong vocabulary?",
+            "give the corpus it was trained on",
+        )
