@@ -13,13 +13,15 @@ from txlbench.records.states import RunState
 from txlbench.training.checkpoint import save_model
 
 
-def import_model(source: str, out: Path) -> tuple[RunDirectory, Converted]:
+def import_model(
+    source: str, out: Path, reversed_clusters: bool = False
+) -> tuple[RunDirectory, Converted]:
     """Writes the weights of `source` as an ordinary run directory, state imported.
 
     Raises:
         UserError: if `source` is not hf:DIR, torch:FILE or tf:PREFIX, or `out` is in use.
     """
-    reader = foreign_reader(source)
+    reader = foreign_reader(source, reversed_clusters)
     if reader is None:
         raise UserError(f"{source}: not a source of weights", "hf:DIR, torch:FILE or tf:PREFIX")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -72,8 +72,15 @@ def load_model(
     return _from_run(reference, run, device, checkpoint)
 
 
-def foreign_reader(reference: str) -> Callable[[], Converted] | None:
-    """What reads somebody else's weights; None if `reference` has no such prefix."""
+def foreign_reader(
+    reference: str, reversed_clusters: bool = False
+) -> Callable[[], Converted] | None:
+    """What reads somebody else's weights; None if `reference` has no such prefix.
+
+    Args:
+        reversed_clusters: the tail clusters' columns of a Hugging Face folder are in the order of
+            the official PyTorch code, as early conversions left them; nothing in it tells.
+    """
     kind, colon, place = reference.partition(":")
     if not colon or kind not in ("hf", "torch", "tf"):
         return None
@@ -82,7 +89,7 @@ def foreign_reader(reference: str) -> Callable[[], Converted] | None:
         if kind == "hf":
             from txlbench.models.convert.hf import read_hf
 
-            return read_hf(Path(place))
+            return read_hf(Path(place), reversed_clusters)
         if kind == "torch":
             from txlbench.models.convert.torch_file import read_torch
 
