@@ -211,7 +211,8 @@ def test_workers_stop_by_themselves_when_their_parent_is_killed(tmp_path, monkey
     write_text(tmp_path / "mine.txt")
     write_spec({**LONG, "train.max_step": 10**6}, seeds=[1, 2])
     runs = [run.directory for run in plan_of()]
-    process = start("ablate", "spec.yaml", "--device", "cpu", env=offline(tmp_path))
+    arguments = ("ablate", "spec.yaml", "--device", "cpu", "--jobs", "2")
+    process = start(*arguments, env=offline(tmp_path))
     try:
         wait_until(lambda: logged(runs, 5), process)
         pids = [run.read_status()["pid"] for run in runs]
