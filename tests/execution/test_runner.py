@@ -34,6 +34,7 @@ def test_a_run_leaves_what_the_documentation_lists():
         "summary.json",
         "checkpoints",
         "evaluations",
+        "vocab.json",
     }
     assert {path.name for path in run.checkpoints.iterdir()} == {"last.pt", "best.pt"}
     status = run.read_status()

@@ -41,6 +41,8 @@ def export_model(reference: str, target: str) -> Path:
     kind, _, place = target.partition(":")
     if kind != "hf" or not place:
         raise UserError(f"--to {target}: not a form weights go out in", "hf:DIR")
+    if Path(place).exists() and not Path(place).is_dir():
+        raise UserError(f"--to {target}: {place} is a file", "give a folder to make")
     loaded = load_model(reference, torch.device("cpu"))
     write_hf(_converted(loaded), Path(place))
     return Path(place)

@@ -53,8 +53,7 @@ class PlannedRun:
 
     def need(self) -> Need:
         """What is missing on disk, as it is now."""
-        state = self.directory.current_state
-        if state.is_bad:
+        if self.directory.current_state.is_bad and not self._was_killed():
             return Need.RETRY
         summary = self.directory.read_summary()
         if "training" not in summary:
@@ -62,6 +61,11 @@ class PlannedRun:
         known = [result["evaluate"] for result in summary.get("results", [])]
         complete = all(each.model_dump(mode="json") in known for each in self.evaluations)
         return Need.NOTHING if complete and self._has_records() else Need.EVALUATION
+
+    def _was_killed(self) -> bool:
+        """Whether a signal ended the run from outside, after which it just goes on."""
+        error = self.directory.read_status().get("error", {})
+        return error.get("where") == "process" and str(error.get("type", "")).startswith("SIG")
 
     def _has_records(self) -> bool:
         configs = [self.config.model_copy(update={"evaluate": e}) for e in self.evaluations]

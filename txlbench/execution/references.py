@@ -149,6 +149,7 @@ def _from_run(
         look_back,
         config.train.recurrence,
         config,
+        run.read_tokens(),
     )
 
 

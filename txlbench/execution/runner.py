@@ -108,6 +108,7 @@ class _Training:
                 streams.dropped,
             )
         )
+        self.directory.write_tokens(self.corpus.vocabulary.symbols)
         self._start_clock()
         hooks = Hooks(self._log, self._validate, self._save, self.should_stop)
         if not train(self.state, streams, self.settings, hooks):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from txlbench.config.named_corpus import corpus_named
 from txlbench.data.corpus import Corpus
 from txlbench.data.preparation import prepare
+from txlbench.data.vocabulary import UNKNOWN
 from txlbench.errors import UserError
 from txlbench.execution.question import Question
 from txlbench.execution.references import LoadedModel
@@ -31,6 +32,8 @@ class Text:
 
 def read_text(question: Question, loaded: LoadedModel) -> Text:
     """The ids to score; UserError if they are not there, or mean something else to the model."""
+    if question.level is not None and question.corpus is None:
+        raise UserError(f"--level {question.level}: is of a text", "give it with --corpus")
     if question.tokens is not None:
         if question.corpus is not None:
             raise UserError("--tokens and --corpus exclude each other", "drop one of them")
@@ -41,8 +44,7 @@ def read_text(question: Question, loaded: LoadedModel) -> Text:
         corpus = prepare(loaded.run.corpus)
     else:
         raise UserError(f"{question.model}: was not trained here", "give --corpus or --tokens")
-    _check_vocabulary(question, loaded, corpus)
-    return Text(corpus.ids(question.split), corpus)
+    return Text(_in_symbols_of(question, loaded, corpus), corpus)
 
 
 def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
@@ -66,20 +68,32 @@ def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
     return ids
 
 
-def _check_vocabulary(question: Question, loaded: LoadedModel, corpus: Corpus) -> None:
-    """Refuses a corpus whose ids mean something else to the model, as far as that is known."""
-    size = len(corpus.vocabulary)
-    if size != loaded.vocabulary_size:
+def _in_symbols_of(question: Question, loaded: LoadedModel, corpus: Corpus) -> NDArray[Any]:
+    """The split's ids in the model's own vocabulary, as far as that is known.
+
+    Raises:
+        UserError: if the model does not know a symbol of the corpus, or has another number of
+            symbols where it does not say which.
+    """
+    ids, symbols = corpus.ids(question.split), corpus.vocabulary.symbols
+    if loaded.tokens == symbols:
+        return ids
+    if loaded.tokens is None:
+        if len(symbols) == loaded.vocabulary_size:
+            return ids
         raise UserError(
-            f"{question.model} predicts {loaded.vocabulary_size} symbols, {corpus.name} has {size}",
+            f"{question.model} predicts {loaded.vocabulary_size} symbols, {corpus.name} has "
+            f"{len(symbols)}",
             "give the corpus it was trained on, or --tokens with its own ids",
         )
-    if loaded.tokens is None:
-        return
-    pairs = enumerate(zip(loaded.tokens, corpus.vocabulary.symbols, strict=True))
-    for number, (theirs, ours) in pairs:
-        if theirs != ours:
-            raise UserError(
-                f"{question.model} and {corpus.name} differ at id {number}: {theirs!r}, {ours!r}",
-                "give the corpus it was trained on, or --tokens with its own ids",
-            )
+    known = {symbol: number for number, symbol in enumerate(loaded.tokens)}
+    unknown = known.get(UNKNOWN, -1)
+    table = np.array([known.get(symbol, unknown) for symbol in symbols], dtype=np.int64)
+    translated: NDArray[Any] = table[ids]
+    if (translated < 0).any():
+        symbol = symbols[int(ids[int(np.argmax(translated < 0))])]
+        raise UserError(
+            f"{question.model} does not know {symbol!r} of {corpus.name}, and has no {UNKNOWN}",
+            "give a text of its symbols, or --tokens with its own ids",
+        )
+    return translated

@@ -52,6 +52,7 @@ STYLE: Mapping[str, Any] = {
     "savefig.dpi": 200,
     "svg.hashsalt": "txlbench",
     "svg.fonttype": "path",
+    "text.parse_math": False,  # a label is a label, dollar signs included
 }
 
 WIDTH = 7.2
