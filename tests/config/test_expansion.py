@@ -245,3 +245,10 @@ def test_several_patterns_choose_the_union_in_the_files_order():
 def test_a_setting_that_the_grid_makes_in_every_row_is_refused():
     with pytest.raises(UserError, match="the grid sets it in every row"):
         experiment(GRID, "train.recurrence=true")
+
+
+def test_a_whole_section_is_not_set_at_once():
+    """It would drop what the file says in the section, silently."""
+    with pytest.raises(UserError, match="a whole section"):
+        experiment(GRID, "train={max_step: 5}")
+    assert experiment("", "corpus=wt2").lines[0].configs[0].corpus.name == "wt2"

@@ -171,6 +171,8 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     allowed = (*BASE_KEYS, "seeds", "name")
     if top not in allowed:
         raise UserError(f"--set {key}: unknown key '{top}'", suggestion(top, allowed))
+    if key in BASE_KEYS and key != "corpus":
+        raise UserError(f"--set {key}: a whole section", f"set its keys one by one, as {key}.KEY")
     set_dotted(raw, key, parse_yaml(text, f"--set {key}").value, "--set")
 
 
