@@ -41,6 +41,8 @@ socket.getaddrinfo = socket.gethostbyname = socket.create_connection = _refuse
 '''
 SECONDS = 150
 LONG = {"train.max_step": 200, "train.eval_interval": 70, "train.log_interval": 1}
+LONGER = {"train.max_step": 1800, "train.eval_interval": 700, "train.log_interval": 6}
+"""Seconds of training, so that a signal lands in its middle on a busy machine too."""
 
 
 def offline(folder):
@@ -108,7 +110,7 @@ class Story:
     def __init__(self, folder):
         self.folder, env = folder, offline(folder)
         write_text(folder / "mine.txt")
-        write_spec(LONG)
+        write_spec(LONGER)
         (self.run,) = (run.directory for run in plan_of())
         arguments = ("ablate", "spec.yaml", "--device", "cpu")
         process = start(*arguments, env=env)
@@ -151,7 +153,7 @@ def test_no_process_outlives_the_interrupt(story):
 def test_an_interrupted_run_keeps_what_it_has(story):
     assert story.state is RunState.INTERRUPTED
     assert (story.run.checkpoints / "last.pt").exists()
-    assert 5 <= story.partial.count(b"\n") < 200
+    assert 5 <= story.partial.count(b"\n") < 300
 
 
 def test_the_next_call_completes_it(story):
@@ -211,7 +213,8 @@ def test_workers_stop_by_themselves_when_their_parent_is_killed(tmp_path, monkey
     write_text(tmp_path / "mine.txt")
     write_spec({**LONG, "train.max_step": 10**6}, seeds=[1, 2])
     runs = [run.directory for run in plan_of()]
-    process = start("ablate", "spec.yaml", "--device", "cpu", env=offline(tmp_path))
+    arguments = ("ablate", "spec.yaml", "--device", "cpu", "--jobs", "2")
+    process = start(*arguments, env=offline(tmp_path))
     try:
         wait_until(lambda: logged(runs, 5), process)
         pids = [run.read_status()["pid"] for run in runs]
@@ -233,10 +236,10 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_not(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TXLBENCH_DATA", str(tmp_path / "data"))
     write_text(tmp_path / "mine.txt")
-    write_spec({**LONG, "train.eval_interval": 7})
+    write_spec({**LONG, "train.max_step": 1000, "train.eval_interval": 7})
     (run,) = (planned.directory for planned in plan_of())
     arguments = ("ablate", "spec.yaml", "--device", "cpu")
-    for lines in (1, 40, 90, 170):
+    for lines in (1, 150, 350, 600):
         process = start(*arguments, env=offline(tmp_path))
         try:
             wait_until(

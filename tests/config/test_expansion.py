@@ -105,12 +105,12 @@ def test_a_parsed_file_may_be_expanded_again():
 
 def test_only_selects_by_label_or_run_id():
     expanded = experiment(GRID)
-    assert [line.label for line in expanded.only("*recurrence=false").lines] == labels(GRID)[1:]
+    assert [line.label for line in expanded.only(["*recurrence=false"]).lines] == labels(GRID)[1:]
     identity = expanded.lines[0].run_ids[0]
-    assert [line.label for line in expanded.only(identity).lines] == labels(GRID)[:1]
-    assert expanded.only("*").lines == expanded.lines
+    assert [line.label for line in expanded.only([identity]).lines] == labels(GRID)[:1]
+    assert expanded.only(["*"]).lines == expanded.lines
     with pytest.raises(UserError, match=r"--only Z\*: no row matches; rows: 'encoding=xl rec"):
-        expanded.only("Z*")
+        expanded.only(["*", "Z*"])
 
 
 def test_lengths_that_al_rfou_cannot_do_are_skipped_with_a_warning():
@@ -234,3 +234,21 @@ def test_the_file_itself_is_left_alone(tmp_path: Path):
     path.write_text(BASE)
     load_experiment(path, ["train.lr=1e-3"])
     assert path.read_text() == BASE
+
+
+def test_several_patterns_choose_the_union_in_the_files_order():
+    expanded = experiment(GRID)
+    first, second = expanded.lines[0].label, expanded.lines[1].label
+    assert [line.label for line in expanded.only([second, first]).lines] == [first, second]
+
+
+def test_a_setting_that_the_grid_makes_in_every_row_is_refused():
+    with pytest.raises(UserError, match="the grid sets it in every row"):
+        experiment(GRID, "train.recurrence=true")
+
+
+def test_a_whole_section_is_not_set_at_once():
+    """It would drop what the file says in the section, silently."""
+    with pytest.raises(UserError, match="a whole section"):
+        experiment(GRID, "train={max_step: 5}")
+    assert experiment("", "corpus=wt2").lines[0].configs[0].corpus.name == "wt2"

@@ -29,6 +29,12 @@ def run_of(settings=None, **top):
     return finished()
 
 
+def letters(folder):
+    """A corpus of the characters a to h, a the most frequent."""
+    (folder / "letters").write_text("abcdefgh" * 300 + "aaab" * 200)
+    return {"name": "letters", "path": "letters", "level": "char"}
+
+
 def losses(reference, request=ASKED, **watched):
     return context_losses_of(str(reference), request, **watched).losses
 
@@ -194,10 +200,27 @@ def test_a_text_that_an_imported_model_does_not_know_is_refused(folder):
 # What is refused
 
 
-def test_a_corpus_of_another_vocabulary_is_refused():
-    run = run_of()
-    with pytest.raises(UserError, match="predicts 256 symbols, planted has 44; give the corpus"):
-        losses(run.path, replace(ASKED, corpus="planted", contexts=(4, 8)))
+def test_a_corpus_of_symbols_that_the_model_lacks_is_refused(folder):
+    run = run_of(corpus=letters(folder))
+    (folder / "other").write_text("abcdefgh" * 500 + "z" * 500)
+    with pytest.raises(UserError, match="does not know 'z' of other, and has no <unk>; give a"):
+        losses(run.path, replace(ASKED, corpus="other", level="char"))
+
+
+def test_a_text_is_read_in_the_models_own_symbols(folder):
+    """Ids go by frequency, so the same text has other ids in a vocabulary of another text."""
+    run = run_of(corpus=letters(folder))
+    text = "hgfedcba" * 100 + "hhhhhhaaaa" * 100
+    (folder / "other").write_text(text)
+    found = losses(run.path, replace(ASKED, corpus="other", level="char"))
+    loaded = load_model(str(run.path), CPU)
+    known = {symbol: number for number, symbol in enumerate(loaded.tokens)}
+    test = np.array([known[letter] for letter in text[int(0.95 * len(text)) :]])
+    view = View(mem_len=16)
+    position = int(found.positions[7])
+    assert found.losses[1, 7] == pytest.approx(
+        alone(loaded.model, test, 8, position, view), abs=1e-5
+    )
 
 
 def test_contexts_beyond_the_split_and_too_many_tokens_are_refused():

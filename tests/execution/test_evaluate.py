@@ -170,11 +170,48 @@ def test_token_files_that_cannot_be_scored_are_refused(tmp_path, array, said):
     assert "\n" not in str(refused.value)
 
 
-def test_a_corpus_of_another_vocabulary_is_refused():
+def char_run():
+    """A character model of the trial's text."""
+    return run_of({"corpus.level": "char", "train.max_step": 40})
+
+
+def on_text(run, text, **settings):
+    Path("other.txt").write_text(text)
+    return asked(run, corpus="other.txt", level="char", **settings).score.loss
+
+
+def test_another_text_is_read_in_the_models_own_symbols():
+    """Ids go by frequency, so those of another text mean other characters."""
+    run = char_run()
+    text = Path("mine.txt").read_text()
+    same = on_text(run, text)
+    assert same == pytest.approx(asked(run).score.loss, abs=1e-6)
+    letters = str.maketrans("aelt", "leta")
+    assert on_text(run, text.translate(letters)) > same + 0.1  # by frequency they are equal
+
+
+def test_a_text_with_symbols_the_model_does_not_know_is_refused():
+    run = char_run()
+    with pytest.raises(UserError, match="does not know '#'"):
+        on_text(run, Path("mine.txt").read_text() + "#" * 300)
+    words = run_of({"corpus.level": "word"})
+    with pytest.raises(UserError, match="does not know"):
+        asked(words, corpus="mine.txt", level="byte")
+
+
+def test_options_that_say_nothing_are_refused():
     run = run_of()
-    Path("other.txt").write_text("these are words\n" * 40)
-    with pytest.raises(UserError, match="predicts 256 symbols"):
-        evaluate(Question(str(run.path), corpus="enwiki-words", device="cpu"))
+    with pytest.raises(UserError, match="--level"):
+        asked(run, level="char")
+    with pytest.raises(UserError, match="--no-same-length"):
+        asked(run, attention_lengths=(4,), same_length=False)
+    assert len(evaluate(Question(str(run.path), device="cpu", attention_lengths=(4, 4)))) == 1
+
+
+def test_export_does_not_write_where_a_file_is(tmp_path):
+    run = run_of()
+    with pytest.raises(UserError, match="is a file"):
+        export_model(str(run.path), "hf:mine.txt")
 
 
 @pytest.mark.parametrize(

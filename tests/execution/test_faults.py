@@ -30,7 +30,7 @@ def test_one_row_that_fails_does_not_stop_the_others():
     assert outcome.status is ExitStatus.RUN_FAILED
     assert [state for _, state in watched.outcomes] == ["finished", "failed", "finished"]
     assert "failed" in outcome.table
-    (bad,) = plan_of(only="bad")
+    (bad,) = plan_of(only=("bad",))
     error = bad.directory.read_status()["error"]
     assert error["type"] == "RuntimeError"
     assert "allocate" in error["message"] or "memory" in error["message"]
@@ -106,4 +106,4 @@ def test_failed_runs_are_tried_again_only_when_asked():
     assert watched.warnings == ["bad (seed 1) failed before and is not tried again without --retry"]
     _, watched = run_suite(retry=True)
     assert watched.outcomes == [("bad", "failed")]
-    assert plan_of(only="bad")[0].directory.read_status()["attempts"] == 2
+    assert plan_of(only=("bad",))[0].directory.read_status()["attempts"] == 2

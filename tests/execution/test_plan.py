@@ -185,8 +185,8 @@ def test_a_trained_run_needs_its_evaluations_only():
 def test_only_takes_labels_and_run_ids():
     write_spec(grid={"model.encoding": ["xl", "shaw"]})
     xl, shaw = plan_of()
-    assert [run.id for run in plan_of(only="*shaw")] == [shaw.id]
-    assert [run.id for run in plan_of(only=xl.id)] == [xl.id]
+    assert [run.id for run in plan_of(only=("*shaw",))] == [shaw.id]
+    assert [run.id for run in plan_of(only=(xl.id,))] == [xl.id]
     assert plan_of()[0].directory.path == Path("results/trial/runs") / xl.id
     assert plan_of(out=Path("elsewhere"))[0].directory.path == Path("elsewhere/runs") / xl.id
 
@@ -234,3 +234,14 @@ def test_every_shipped_experiment_has_a_plan(path):
     content = yaml.safe_load(path.read_text())
     assert plan
     assert {run.config.seed for run in plan} == set(content.get("seeds", [1]))
+
+
+def test_a_run_that_was_killed_goes_on_and_one_that_failed_waits():
+    write_spec()
+    (run,) = plan_of()
+    run.directory.path.mkdir(parents=True)
+    killed = {"type": "SIGKILL", "message": "ended by signal 9", "where": "process"}
+    run.directory.set_state(RunState.FAILED, killed)
+    assert run.need() is Need.TRAINING
+    run.directory.set_state(RunState.FAILED, {**killed, "type": "RuntimeError"})
+    assert run.need() is Need.RETRY

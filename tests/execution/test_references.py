@@ -74,3 +74,12 @@ def test_a_misspelt_label_gets_the_nearest_one():
     keep_spec(run)
     with pytest.raises(UserError, match="did you mean 'trial'"):
         find_run("trial/tril")
+
+
+def test_a_row_that_is_not_trained_yet_says_so():
+    write_spec()
+    (run,) = plan_of()
+    run.directory.path.mkdir(parents=True)
+    keep_spec(run.directory)
+    with pytest.raises(UserError, match=r"not trained yet; txlbench ablate .*spec\.yaml"):
+        find_run("trial/trial")

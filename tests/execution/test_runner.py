@@ -34,6 +34,7 @@ def test_a_run_leaves_what_the_documentation_lists():
         "summary.json",
         "checkpoints",
         "evaluations",
+        "vocab.json",
     }
     assert {path.name for path in run.checkpoints.iterdir()} == {"last.pt", "best.pt"}
     status = run.read_status()
@@ -135,7 +136,7 @@ def test_the_best_checkpoint_is_what_is_measured():
 
 def test_the_validation_loss_is_the_evaluators():
     """Same split, same targets, same regime: the number of the last step is found again."""
-    write_spec({"train.max_step": 5, "evaluate.split": "valid"})
+    write_spec({"train.max_step": 5, "evaluate.split": "valid", "evaluate.batch_size": 10})
     run = finished()
     (result,) = run.read_summary()["results"]
     assert lines(run)[-1]["valid_loss"] == pytest.approx(result["init"]["loss"], abs=1e-9)
@@ -146,6 +147,18 @@ def test_the_same_seed_twice_gives_the_same_metrics():
     first, second = finished("one/trial"), finished("two/trial")
     assert first.path != second.path
     assert first.metrics_file.read_bytes() == second.metrics_file.read_bytes()
+
+
+def test_how_a_run_is_measured_does_not_change_how_it_trains():
+    """`evaluate` is no part of a run's identity, so it must not reach the training."""
+    metrics = []
+    for name, settings in (
+        ("one", {}),
+        ("two", {"evaluate.batch_size": 2, "evaluate.tgt_len": 3, "evaluate.tokens": 20}),
+    ):
+        write_spec({"train.eval_tokens": None, **settings})
+        metrics.append(finished(f"results/{name}").metrics_file.read_bytes())
+    assert metrics[0] == metrics[1]
 
 
 def test_another_seed_gives_other_metrics():

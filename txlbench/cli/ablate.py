@@ -19,7 +19,9 @@ import click
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a base setting."
 )
-@click.option("--only", metavar="PATTERN", help="Only rows whose label or run id matches.")
+@click.option(
+    "--only", multiple=True, metavar="PATTERN", help="Only rows whose label or run id matches."
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan, touch nothing.")
 @click.option(
     "--format",

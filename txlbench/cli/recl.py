@@ -6,6 +6,7 @@ from typing import Any, get_args
 import click
 
 from txlbench.cli.number_lists import ContextList, ShareList
+from txlbench.config.catalogue import Level
 from txlbench.config.section import Split
 
 
@@ -40,9 +41,14 @@ from txlbench.config.section import Split
 )
 @click.option("--tokens", type=click.IntRange(min=1), help="Tokens scored; of a file, its first.")
 @click.option("--corpus", help="A corpus by name or the path of a text.  [default: as trained]")
+@click.option("--level", type=click.Choice(get_args(Level)), help="Of a text.  [default: byte]")
 @click.option("--split", type=click.Choice(get_args(Split)), help="[default: test]")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    help="Windows read side by side.  [default: as many as the caches hold]",
+)
 @click.option(
     "--attention-length",
     type=click.IntRange(min=1),

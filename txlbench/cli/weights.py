@@ -13,7 +13,12 @@ import click
     required=True,
     help="The run directory to make, for example results/imported/NAME.",
 )
-def import_(source: str, out: Path) -> None:
+@click.option(
+    "--reversed-clusters",
+    is_flag=True,
+    help="The tail clusters of hf:DIR are in the official PyTorch order.",
+)
+def import_(source: str, out: Path, reversed_clusters: bool) -> None:
     """Make a run directory of somebody else's weights.
 
     SOURCE is hf:DIR, a Hugging Face Transformer-XL folder; torch:FILE, the official PyTorch code's
@@ -22,7 +27,7 @@ def import_(source: str, out: Path) -> None:
     """
     from txlbench.execution.imports import import_model
 
-    run, converted = import_model(source, out)
+    run, converted = import_model(source, out, reversed_clusters)
     count = sum(weight.numel() for weight in converted.weights.values())
     click.echo(f"{run.path}: {count:,} weights, {converted.vocabulary_size:,} symbols")
     for note in converted.notes:

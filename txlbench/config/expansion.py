@@ -1,7 +1,7 @@
 """From an experiment file to its runs: rows and grid, exclusions, seeds, merged duplicates."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -71,6 +71,10 @@ class Line:
     def run_ids(self) -> tuple[str, ...]:
         return tuple(run_id(config) for config in self.configs)
 
+    def matches(self, pattern: str) -> bool:
+        """Whether the label or one of the run ids matches a shell pattern."""
+        return any(fnmatchcase(name, pattern) for name in (self.label, *self.run_ids))
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -89,21 +93,24 @@ class Experiment:
             for identity, config in zip(line.run_ids, line.configs, strict=True)
         }
 
-    def only(self, pattern: str) -> "Experiment":
-        """The lines whose label, or one of whose run ids, matches a shell `pattern`."""
-        lines = tuple(
-            line
-            for line in self.lines
-            if fnmatchcase(line.label, pattern)
-            or any(fnmatchcase(identity, pattern) for identity in line.run_ids)
-        )
-        if not lines:
-            known = ", ".join(repr(line.label) for line in self.lines)
-            raise UserError(f"--only {pattern}: no row matches", f"rows: {known}")
+    def only(self, patterns: Iterable[str]) -> "Experiment":
+        """The lines whose label, or one of whose run ids, matches one of the shell patterns.
+
+        Raises:
+            UserError: for a pattern that matches none.
+        """
+        chosen: set[str] = set()
+        for pattern in patterns:
+            found = {line.label for line in self.lines if line.matches(pattern)}
+            if not found:
+                known = ", ".join(repr(line.label) for line in self.lines)
+                raise UserError(f"--only {pattern}: no row matches", f"rows: {known}")
+            chosen |= found
+        lines = tuple(line for line in self.lines if line.label in chosen)
         return Experiment(self.name, lines, self.raw, self.warnings)
 
 
-def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
+def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     """Reads and expands the experiment file at `path`.
 
     Args:
@@ -115,7 +122,7 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     return expand(read_yaml(path), overrides)
 
 
-def expand(document: Document, overrides: Iterable[str] = ()) -> Experiment:
+def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
     """Expands a parsed experiment file; see `load_experiment`."""
     if not isinstance(document.value, dict):
         raise document.error((), "not an experiment file", "it needs keys such as name and corpus")
@@ -123,6 +130,7 @@ def expand(document: Document, overrides: Iterable[str] = ()) -> Experiment:
     for override in overrides:
         _apply_override(raw, override)
     file = validate(ExperimentFile, raw, document)
+    _refuse_overridden_grid(overrides, file)
     base = {key: raw[key] for key in BASE_KEYS if key in raw}
     if not (file.rows or file.grid):
         validate(RunConfig, base, document)
@@ -145,6 +153,15 @@ def expand(document: Document, overrides: Iterable[str] = ()) -> Experiment:
     return Experiment(file.name, tuple(lines), raw, tuple(warnings))
 
 
+def _refuse_overridden_grid(overrides: Iterable[str], file: ExperimentFile) -> None:
+    """A setting of the base that every row of the grid sets again would do nothing."""
+    for key in (override.partition("=")[0] for override in overrides):
+        if key in file.grid:
+            raise UserError(
+                f"--set {key}: the grid sets it in every row", "choose rows with --only"
+            )
+
+
 def _apply_override(raw: dict[str, Any], override: str) -> None:
     """Applies one `key=value`; rows and grid cannot be set, they are what varies."""
     key, equals, text = override.partition("=")
@@ -154,6 +171,8 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     allowed = (*BASE_KEYS, "seeds", "name")
     if top not in allowed:
         raise UserError(f"--set {key}: unknown key '{top}'", suggestion(top, allowed))
+    if key in BASE_KEYS and key != "corpus":
+        raise UserError(f"--set {key}: a whole section", f"set its keys one by one, as {key}.KEY")
     set_dotted(raw, key, parse_yaml(text, f"--set {key}").value, "--set")
 
 

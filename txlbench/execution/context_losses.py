@@ -37,6 +37,7 @@ def context_losses_of(reference: str, request: ReclRequest, progress: Progress =
         contexts=request.contexts or DEFAULT_CONTEXTS,
         tokens=request.tokens,
         corpus=request.corpus,
+        level=request.level,
         split=request.split or "test",
         attention_length=request.attention_length,
         batch_size=request.batch_size,

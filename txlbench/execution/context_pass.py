@@ -16,7 +16,8 @@ from txlbench.evaluation.partial_losses import PartialLosses
 from txlbench.execution.devices import choose_devices, keep_freed_blocks
 from txlbench.execution.evaluate import WRONG_VOCABULARY
 from txlbench.execution.known_model import KnownModel
-from txlbench.execution.texts import check_vocabulary
+from txlbench.execution.references import LoadedModel
+from txlbench.execution.texts import ids_of
 from txlbench.execution.wanted import Wanted
 from txlbench.records.loss_file import LossFile, write_loss_file
 
@@ -37,7 +38,7 @@ def compute(
     keep_freed_blocks()
     device = torch.device(choose_devices(wanted.device, 1, 1).names[0])
     loaded = known.load(device)
-    check_vocabulary(known.reference, loaded, corpus)
+    ids = ids_of(corpus, wanted.split, loaded)
     contexts = np.array(wanted.contexts, dtype=np.int64)
     longest = longest_context(known.config, known.look_back.tgt_len)
     reading = choose_reading(
@@ -49,7 +50,6 @@ def compute(
         wanted.batch_size,
     )
     with PartialLosses(path.with_suffix(".part")) as kept:
-        ids = corpus.ids(wanted.split)
         losses = context_losses(
             loaded.model, ids, contexts, positions.array, reading, device, kept, progress
         )
@@ -61,16 +61,26 @@ def compute(
             name=known.reference,
             corpus=corpus.checksum,
             split=wanted.split,
-            vocabulary=corpus.vocabulary.fingerprint,
+            vocabulary=_vocabulary(loaded, corpus),
             model=known.weights,
-            settings=_settings(known, wanted, device),
+            settings=_settings(known, wanted, corpus, device),
             longest=longest,
         )
         write_loss_file(path, found)
         kept.path.unlink()
 
 
-def _settings(known: KnownModel, wanted: Wanted, device: torch.device) -> dict[str, Any]:
+def _vocabulary(loaded: LoadedModel, corpus: Corpus) -> str:
+    """Fingerprint of the symbols between which the model chooses."""
+    own = loaded.tokens
+    if own is None or {*own} == {*corpus.vocabulary.symbols}:
+        return corpus.vocabulary.fingerprint
+    return type(corpus.vocabulary)(own).fingerprint
+
+
+def _settings(
+    known: KnownModel, wanted: Wanted, corpus: Corpus, device: torch.device
+) -> dict[str, Any]:
     """How the losses were obtained, and at which contexts the model was never trained."""
     train = known.run and known.run.train
     untrained = train.tgt_len // 2 if train and train.loss == "half" else 0
@@ -80,6 +90,7 @@ def _settings(known: KnownModel, wanted: Wanted, device: torch.device) -> dict[s
         "checkpoint": wanted.checkpoint if train else None,
         "memory_reset": train.memory_reset if train else None,
         "untrained_contexts": [context for context in wanted.contexts if context <= untrained],
+        "unit": "ppl" if corpus.level == "word" else "bpc",
         "dtype": "fp32",
         "device": str(device),
     }

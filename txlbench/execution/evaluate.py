@@ -84,6 +84,10 @@ def _suspicion(question: Question, loaded: LoadedModel, scored: Score) -> str | 
 def _measurements(question: Question, loaded: LoadedModel) -> list[Measurement]:
     """One pass a length, or one as the model looks back."""
     look_back, recurrent = loaded.look_back, loaded.config.is_recurrent
+    if question.attention_lengths and question.same_length is False:
+        raise UserError(
+            "--no-same-length: an attention length is the same for every query", "drop one of them"
+        )
     if question.attention_lengths and recurrent:
         raise UserError(
             f"--attention-lengths: {loaded.config.kind} has no attention", "drop the option"
@@ -111,7 +115,9 @@ def _measurements(question: Question, loaded: LoadedModel) -> list[Measurement]:
         exact=question.exact,
         zero_memory=question.zero_memory,
     )
-    return [_at_length(one, length, loaded) for length in question.attention_lengths] or [one]
+    return [
+        _at_length(one, length, loaded) for length in dict.fromkeys(question.attention_lengths)
+    ] or [one]
 
 
 def _at_length(one: Measurement, length: int, loaded: LoadedModel) -> Measurement:

@@ -13,13 +13,15 @@ from txlbench.records.states import RunState
 from txlbench.training.checkpoint import save_model
 
 
-def import_model(source: str, out: Path) -> tuple[RunDirectory, Converted]:
+def import_model(
+    source: str, out: Path, reversed_clusters: bool = False
+) -> tuple[RunDirectory, Converted]:
     """Writes the weights of `source` as an ordinary run directory, state imported.
 
     Raises:
         UserError: if `source` is not hf:DIR, torch:FILE or tf:PREFIX, or `out` is in use.
     """
-    reader = foreign_reader(source)
+    reader = foreign_reader(source, reversed_clusters)
     if reader is None:
         raise UserError(f"{source}: not a source of weights", "hf:DIR, torch:FILE or tf:PREFIX")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -39,6 +41,8 @@ def export_model(reference: str, target: str) -> Path:
     kind, _, place = target.partition(":")
     if kind != "hf" or not place:
         raise UserError(f"--to {target}: not a form weights go out in", "hf:DIR")
+    if Path(place).exists() and not Path(place).is_dir():
+        raise UserError(f"--to {target}: {place} is a file", "give a folder to make")
     loaded = load_model(reference, torch.device("cpu"))
     write_hf(_converted(loaded), Path(place))
     return Path(place)

@@ -9,7 +9,6 @@ import torch
 from txlbench.config.evaluate import EvaluateConfig
 from txlbench.config.measurements import (
     Measurement,
-    all_measurements,
     at_attention_length,
     attention_lengths,
     by_position,
@@ -20,6 +19,7 @@ from txlbench.config.section import Split
 from txlbench.data.corpus import Corpus
 from txlbench.evaluation.attention_length import best_length, shortest_length
 from txlbench.evaluation.scoring import score
+from txlbench.execution.missing import missing, with_evaluation
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
@@ -36,23 +36,6 @@ def load_best(
     checkpoint = load(run.checkpoints / "best.pt")
     model.load_state_dict(checkpoint["model"])
     return model.eval(), int(checkpoint["progress"]["step"])
-
-
-def with_evaluation(config: RunConfig, evaluate: EvaluateConfig) -> RunConfig:
-    """The configuration of the same run, measured as `evaluate` says."""
-    return config.model_copy(update={"evaluate": evaluate})
-
-
-def missing(
-    run: RunDirectory, config: RunConfig, evaluations: Sequence[EvaluateConfig]
-) -> list[Measurement]:
-    """The measurements asked for that the run has no record of, each once."""
-    wanted = {
-        measurement.key: measurement
-        for evaluate in evaluations
-        for measurement in all_measurements(with_evaluation(config, evaluate))
-    }
-    return [each for each in wanted.values() if run.read_evaluation(each) is None]
 
 
 def measure(

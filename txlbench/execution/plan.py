@@ -9,8 +9,8 @@ from txlbench.config.catalogue import CORPORA
 from txlbench.config.counting import parameters, train_flops, train_targets
 from txlbench.config.evaluate import EvaluateConfig
 from txlbench.config.expansion import Experiment, load_experiment
-from txlbench.config.measurements import all_measurements
 from txlbench.config.run import RunConfig
+from txlbench.execution.missing import missing
 from txlbench.execution.request import Request
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
@@ -53,23 +53,21 @@ class PlannedRun:
 
     def need(self) -> Need:
         """What is missing on disk, as it is now."""
-        state = self.directory.current_state
-        if state.is_bad:
+        if self.directory.current_state.is_bad and not self._was_killed():
             return Need.RETRY
         summary = self.directory.read_summary()
         if "training" not in summary:
             return Need.TRAINING
         known = [result["evaluate"] for result in summary.get("results", [])]
         complete = all(each.model_dump(mode="json") in known for each in self.evaluations)
-        return Need.NOTHING if complete and self._has_records() else Need.EVALUATION
+        if complete and not missing(self.directory, self.config, self.evaluations):
+            return Need.NOTHING
+        return Need.EVALUATION
 
-    def _has_records(self) -> bool:
-        configs = [self.config.model_copy(update={"evaluate": e}) for e in self.evaluations]
-        return all(
-            self.directory.read_evaluation(measurement) is not None
-            for config in configs
-            for measurement in all_measurements(config)
-        )
+    def _was_killed(self) -> bool:
+        """Whether a signal ended the run from outside, after which it just goes on."""
+        error = self.directory.read_status().get("error", {})
+        return error.get("where") == "process" and str(error.get("type", "")).startswith("SIG")
 
 
 def open_experiment(request: Request) -> tuple[Experiment, ExperimentDirectory, list[PlannedRun]]:

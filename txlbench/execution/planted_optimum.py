@@ -33,4 +33,5 @@ def optimum_losses(wanted: Wanted) -> LossFile:
         corpus=corpus.checksum,
         split=wanted.split,
         vocabulary=corpus.vocabulary.fingerprint,
+        settings={"unit": "bpc"},
     )

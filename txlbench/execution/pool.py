@@ -12,6 +12,7 @@ from typing import IO
 from txlbench.errors import ExitStatus
 from txlbench.execution.devices import Devices, worker_environment
 from txlbench.execution.job import Job
+from txlbench.execution.worker import TAKEN
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
 
@@ -122,9 +123,14 @@ def _close(worker: _Worker) -> None:
 
 
 def _outcome(worker: _Worker, asked_to_stop: bool = False) -> RunState:
-    """The state the run is in; the end of a process that could not record it is recorded here."""
+    """The state the run is in; the end of a process that could not record it is recorded here.
+
+    A run that another process works on is running, whatever this one was asked.
+    """
     run, code = RunDirectory(worker.job.directory), worker.process.returncode
     state = run.state
+    if code == TAKEN:
+        return RunState.RUNNING
     if state.is_bad or RECORDED_ENDS.get(state) == code:
         return state
     if asked_to_stop:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from txlbench.config.catalogue import Level
 from txlbench.config.section import Split
 from txlbench.records.loss_file import LossFile
 
@@ -24,8 +25,8 @@ class ReclRequest:
         contexts: ascending; None for those of the loss files given, else `DEFAULT_CONTEXTS`.
         shares: values of r.
         tokens: positions scored; None for all of a loss file.
-        corpus, split, device, batch_size, attention_length, checkpoint: of models that are read
-            for their losses.
+        corpus, level, split, device, batch_size, attention_length, checkpoint: of models that are
+            read for their losses.
         out: the directory of results; default results/recl-<hash>.
         seed: of sign flips and resamples.
         command: what was typed, for tables and figures.
@@ -37,9 +38,10 @@ class ReclRequest:
     threshold: float = 0.01
     tokens: int | None = None
     corpus: str | None = None
+    level: Level | None = None
     split: Split | None = None
     device: str = "auto"
-    batch_size: int = 10
+    batch_size: int | None = None
     attention_length: int | None = None
     checkpoint: str = "best"
     out: Path | None = None

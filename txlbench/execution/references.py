@@ -66,8 +66,15 @@ def load_model(
     return _from_run(reference, run, device, checkpoint)
 
 
-def foreign_reader(reference: str) -> Callable[[], Converted] | None:
-    """What reads somebody else's weights; None if `reference` has no such prefix."""
+def foreign_reader(
+    reference: str, reversed_clusters: bool = False
+) -> Callable[[], Converted] | None:
+    """What reads somebody else's weights; None if `reference` has no such prefix.
+
+    Args:
+        reversed_clusters: the tail clusters' columns of a Hugging Face folder are in the order of
+            the official PyTorch code, as early conversions left them; nothing in it tells.
+    """
     if not is_foreign(reference):
         return None
     kind, _, place = reference.partition(":")
@@ -76,7 +83,7 @@ def foreign_reader(reference: str) -> Callable[[], Converted] | None:
         if kind == "hf":
             from txlbench.models.convert.hf import read_hf
 
-            return read_hf(Path(place))
+            return read_hf(Path(place), reversed_clusters)
         if kind == "torch":
             from txlbench.models.convert.torch_file import read_torch
 
@@ -108,6 +115,7 @@ def _from_run(
         look_back,
         config.train.recurrence,
         config,
+        run.read_tokens(),
     )
 
 

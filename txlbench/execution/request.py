@@ -14,7 +14,7 @@ class Request:
         spec: the experiment file.
         out: the experiment's directory; default results/<name>.
         overrides: `key=value` settings over the base configuration.
-        only: pattern of labels or run ids; None for all.
+        only: patterns of labels or run ids; none for all.
         jobs: runs at once; None for as many as fit the device.
         keep_going: go on although the first two runs failed alike.
         retry: run failed and diverged runs again.
@@ -24,7 +24,7 @@ class Request:
     spec: Path
     out: Path | None = None
     overrides: tuple[str, ...] = ()
-    only: str | None = None
+    only: tuple[str, ...] = ()
     jobs: int | None = None
     device: str = "auto"
     keep_going: bool = False

@@ -47,4 +47,7 @@ def _run_of(experiment: ExperimentDirectory, reference: str, wanted: str) -> Run
     if len(run_ids) > 1:
         choices = ", ".join(f"{experiment.path.name}/{each}" for each in run_ids)
         raise UserError(f"{reference}: {len(run_ids)} seeds go by that name", f"one of {choices}")
-    return experiment.run(next(iter(run_ids)))
+    run = experiment.run(next(iter(run_ids)))
+    if not (run.path / "config.yaml").is_file():
+        raise UserError(f"{reference}: not trained yet", f"txlbench ablate {experiment.spec_file}")
+    return run

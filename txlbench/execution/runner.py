@@ -27,6 +27,10 @@ from txlbench.training.optimisation import build_optimiser
 from txlbench.training.precision import resolve_precision
 from txlbench.training.state import TrainingState, empty_memories, training_view
 
+VALIDATION_STREAMS = 10
+"""Of validation while training, as the official code. It decides which checkpoint is best, so it
+must not follow `evaluate`, which is no part of a run's identity."""
+
 
 def execute(job: Job, should_stop: Callable[[], bool]) -> RunState:
     """Trains and measures what is missing; returns the state it leaves the run in.
@@ -79,7 +83,7 @@ class _Training:
         average = None if train_config.average_from is None else WeightAverage(model)
         self.state = TrainingState(model, optimiser, memories, average=average)
         self.valid = training_regime(config, "valid").model_copy(
-            update={"tokens": train_config.eval_tokens}
+            update={"tokens": train_config.eval_tokens, "batch_size": VALIDATION_STREAMS}
         )
         self.began = time.monotonic()
         self.tokens_before = 0
@@ -104,6 +108,7 @@ class _Training:
                 streams.dropped,
             )
         )
+        self.directory.write_tokens(self.corpus.vocabulary.symbols)
         self._start_clock()
         hooks = Hooks(self._log, self._validate, self._save, self.should_stop)
         if not train(self.state, streams, self.settings, hooks):

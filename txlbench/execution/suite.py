@@ -143,9 +143,9 @@ def _choose(plan: list[PlannedRun], request: Request, watcher: Watcher) -> list[
     for run in plan:
         if run.directory.current_state is RunState.RUNNING:
             watcher.warn(f"{run.title} is being run by another process; left to it")
-        elif run.need() in wanted:
+        elif (need := run.need()) in wanted:
             todo.append(run)
-        elif run.need() is Need.RETRY:
+        elif need is Need.RETRY:
             state = run.directory.state
             watcher.warn(f"{run.title} {state} before and is not tried again without --retry")
     return todo

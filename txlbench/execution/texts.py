@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from txlbench.config.catalogue import Level
 from txlbench.config.named_corpus import corpus_named
 from txlbench.config.run import RunConfig
+from txlbench.config.section import Split
 from txlbench.data.corpus import Corpus
 from txlbench.data.preparation import prepare
+from txlbench.data.vocabulary import UNKNOWN
 from txlbench.errors import UserError
 from txlbench.execution.question import Question
 
@@ -36,24 +38,29 @@ class Text:
 def read_text(question: Question, loaded: "LoadedModel") -> Text:
     """The ids to score; UserError if they are not there, or mean something else to the model."""
     if question.tokens is not None:
-        if question.corpus is not None:
-            raise UserError("--tokens and --corpus exclude each other", "drop one of them")
+        for option, value in (("corpus", question.corpus), ("level", question.level)):
+            if value is not None:
+                raise UserError(f"--tokens and --{option} exclude each other", "drop one of them")
         return Text(_read_ids(question.tokens, loaded.vocabulary_size), None)
-    if question.corpus is None and loaded.run is None:
-        raise UserError(f"{question.model}: was not trained here", "give --corpus or --tokens")
-    corpus = corpus_for(question.model, question.corpus, question.level, loaded.run)
-    check_vocabulary(question.model, loaded, corpus, ", or --tokens with its own ids")
-    return Text(corpus.ids(question.split), corpus)
+    instead = ", or --tokens with its own ids"
+    corpus = corpus_for(question.model, question.corpus, question.level, loaded.run, instead)
+    return Text(ids_of(corpus, question.split, loaded, instead), corpus)
 
 
 def corpus_for(
-    reference: str, name: str | None, level: Level | None, run: RunConfig | None
+    reference: str, name: str | None, level: Level | None, run: RunConfig | None, instead: str = ""
 ) -> Corpus:
-    """The corpus of that name, else the one that the run was trained on."""
+    """The corpus of that name, else the one that the run was trained on.
+
+    Args:
+        instead: what else than a corpus the user can give.
+    """
+    if level is not None and name is None:
+        raise UserError(f"--level {level}: is of a text", "give it with --corpus")
     if name is not None:
         return prepare(corpus_named(name, level))
     if run is None:
-        raise UserError(f"{reference}: was not trained here", "give --corpus")
+        raise UserError(f"{reference}: was not trained here", f"give --corpus{instead}")
     return prepare(run.corpus)
 
 
@@ -78,27 +85,35 @@ def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
     return ids
 
 
-def check_vocabulary(
-    reference: str, loaded: "LoadedModel", corpus: Corpus, instead: str = ""
-) -> None:
-    """Refuses a corpus whose ids mean something else to the model, as far as that is known.
+def ids_of(corpus: Corpus, split: Split, loaded: "LoadedModel", instead: str = "") -> NDArray[Any]:
+    """The split's ids in the model's own vocabulary, as far as that is known.
 
     Args:
         instead: what else than another corpus the user can give.
+
+    Raises:
+        UserError: if the model does not know a symbol of the corpus, or has another number of
+            symbols where it does not say which.
     """
-    remedy = f"give the corpus it was trained on{instead}"
-    size = len(corpus.vocabulary)
-    if size != loaded.vocabulary_size:
-        raise UserError(
-            f"{reference} predicts {loaded.vocabulary_size} symbols, {corpus.name} has {size}",
-            remedy,
-        )
+    ids, symbols = corpus.ids(split), corpus.vocabulary.symbols
+    if loaded.tokens == symbols:
+        return ids
     if loaded.tokens is None:
-        return
-    pairs = enumerate(zip(loaded.tokens, corpus.vocabulary.symbols, strict=True))
-    for number, (theirs, ours) in pairs:
-        if theirs != ours:
-            raise UserError(
-                f"{reference} and {corpus.name} differ at id {number}: {theirs!r}, {ours!r}",
-                remedy,
-            )
+        if len(symbols) == loaded.vocabulary_size:
+            return ids
+        raise UserError(
+            f"{loaded.reference} predicts {loaded.vocabulary_size} symbols, {corpus.name} has "
+            f"{len(symbols)}",
+            f"give the corpus it was trained on{instead}",
+        )
+    known = {symbol: number for number, symbol in enumerate(loaded.tokens)}
+    unknown = known.get(UNKNOWN, -1)
+    table = np.array([known.get(symbol, unknown) for symbol in symbols], dtype=np.int64)
+    translated: NDArray[Any] = table[ids]
+    if (translated < 0).any():
+        symbol = symbols[int(ids[int(np.argmax(translated < 0))])]
+        raise UserError(
+            f"{loaded.reference} does not know {symbol!r} of {corpus.name}, and has no {UNKNOWN}",
+            f"give a text of its symbols{instead}",
+        )
+    return translated

@@ -15,8 +15,12 @@ from typing import Any
 
 from txlbench.errors import ExitStatus
 from txlbench.execution.job import Job
+from txlbench.records.claim import claimed
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
+
+TAKEN = 75
+"""Exit status of a process that found another one at work on its run."""
 
 
 def main() -> int:
@@ -26,13 +30,16 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
     run = RunDirectory(job.directory)
-    try:
-        from txlbench.execution.runner import execute
+    with claimed(run) as mine:
+        if not mine:
+            return TAKEN
+        try:
+            from txlbench.execution.runner import execute
 
-        state = execute(job, stop.is_set)
-    except BaseException as error:
-        record_failure(run, error)
-        return ExitStatus.RUN_FAILED
+            state = execute(job, stop.is_set)
+        except BaseException as error:
+            record_failure(run, error)
+            return ExitStatus.RUN_FAILED
     return ExitStatus.DONE if state is RunState.FINISHED else ExitStatus.INTERRUPTED
 
 

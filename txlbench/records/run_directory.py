@@ -90,11 +90,11 @@ class RunDirectory:
         return validate(ImportedConfig, document.value, document)
 
     def write_tokens(self, tokens: Sequence[str]) -> None:
-        """Writes the vocabulary that an imported model brought along, in order of id."""
+        """Writes the model's vocabulary in order of id."""
         write_json(self.path / "vocab.json", list(tokens))
 
     def read_tokens(self) -> tuple[str, ...] | None:
-        """The vocabulary of an imported model, None if it brought none."""
+        """The model's vocabulary in order of id, None if an imported one brought none."""
         path = self.path / "vocab.json"
         return tuple(read_json(path)) if path.exists() else None
 

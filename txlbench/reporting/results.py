@@ -180,7 +180,8 @@ def _error_line(run: RunDirectory) -> str:
     if not isinstance(error, dict):
         text = _last_line(run.error_file) or _last_line(run.log_file)
     else:
-        where = f" ({error['where']})" if error.get("where") else ""
+        place = str(error.get("where", "")).rpartition("/")[2]
+        where = f" ({place})" if place else ""
         text = f"{error.get('type', 'error')}: {error.get('message', '')}{where}"
     text = " ".join(text.split())
     return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 3] + "..."

@@ -147,3 +147,13 @@ def test_the_mean_number_of_keys_of_the_training_regime(laboratory: Laboratory) 
         np.mean(range(1, 17)),
         np.mean(range(9, 17)),
     ]
+
+
+@pytest.mark.parametrize("label", ["cost $\\foo{$", "half $x$ price", "\u65e5\u672c\u8a9e"])
+@pytest.mark.filterwarnings("error")
+def test_a_label_is_drawn_as_it_is(laboratory: Laboratory, label: str) -> None:
+    """No mathematics between dollar signs, no warning for what the font lacks."""
+    directory = laboratory.finished(rows=[{"label": label}], seeds=[1])
+    results, palette = read(directory)
+    draw_all(results, Provenance.of(results, "txlbench"), directory.path / "figures")
+    assert label in texts(rows_figure.draw(results, palette))

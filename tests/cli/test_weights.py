@@ -1,0 +1,58 @@
+"""`import`, `eval` and `export` as a user types them."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from tests.cli.trial import call
+from tests.models.convert.scored import GOLDEN, golden
+from txlbench.cli.main import main
+from txlbench.errors import ExitStatus
+
+
+def test_in_measured_and_out_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = np.load(GOLDEN / "shared" / "losses.npz")
+    np.save("ids.npy", given["tokens"][0])
+    status, output, _ = call("import", f"hf:{GOLDEN / 'shared'}", "--out", "results/imported/one")
+    assert status == 0
+    assert output.startswith("results/imported/one: ")
+    arguments = ("--tokens", "ids.npy", "--batch-size", "1", "--tgt-len", str(given["cuts"][0]))
+    status, output, errors = call(
+        "eval", "results/imported/one", *arguments, "--losses", "out.npz", "--format", "json"
+    )
+    assert (status, "wrong vocabulary?" in errors) == (0, True)  # random weights know nothing
+    np.testing.assert_allclose(np.load("out.npz")["losses"], golden("shared")[0], atol=1e-4)
+    (record,) = json.loads(output)
+    assert record["tokens"] == len(given["tokens"][0]) - 1
+    assert record["measurement"]["same_length"] is True
+    status, _, _ = call("export", "results/imported/one", "--to", "hf:folder")
+    assert status == 0
+    status, again, _ = call("eval", "hf:folder", *arguments, "--format", "json")
+    assert (status, json.loads(again)[0]["loss"]) == (0, record["loss"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import", "somewhere", "--out", "new"),
+        ("import", "hf:nowhere", "--out", "new"),
+        ("eval", "nothing"),
+        ("eval", "hf:nowhere", "--tokens", "ids.npy"),
+        ("eval", f"hf:{GOLDEN / 'plain'}"),
+        ("eval", f"hf:{GOLDEN / 'plain'}", "--attention-lengths", "4,x"),
+        ("export", "nothing", "--to", "hf:folder"),
+        ("export", f"hf:{GOLDEN / 'plain'}", "--to", "folder"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path, monkeypatch, capfd, arguments):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["txlbench", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    errors = capfd.readouterr().err
+    assert ended.value.code == ExitStatus.USAGE
+    assert len(errors.splitlines()) == 1, errors
+    assert not list(tmp_path.iterdir())
