@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.reporting.laboratory import Laboratory
+from tests.reporting.recl.records import write_record
 from txlbench.cli.main import cli
 from txlbench.errors import UserError
 
@@ -53,7 +54,28 @@ def test_a_broken_experiment_does_not_stop_the_others(laboratory: Laboratory) ->
     assert "summary.json" in complaint
 
 
+def test_results_of_recl_too(laboratory: Laboratory) -> None:
+    write_record(Path("results/recl-1"))
+    laboratory.experiment(name="a")
+    status, printed, _ = figures()
+    assert status == 0
+    assert {path.name for path in Path("results/recl-1").iterdir()} >= {"recl.md", "figures"}
+    assert "results/recl-1/figures/recl_loss.png" in printed
+    assert "command: txlbench figures" in Path("results/recl-1/recl.md").read_text()
+    assert figures("results/recl-1")[1].startswith("results/recl-1/recl.csv")
+
+
+def test_a_broken_finding_is_named(laboratory: Laboratory) -> None:
+    whole = laboratory.experiment(name="a")
+    Path("results/recl-1").mkdir()
+    Path("results/recl-1/recl.json").write_text("[]")
+    status, _, complaint = figures()
+    assert status == 1
+    assert whole.table("csv").exists()
+    assert complaint.startswith("results/recl-1/recl.json: not rebuilt: ")
+
+
 @pytest.mark.parametrize("where", ["", "nowhere"])
 def test_nothing_found(laboratory: Laboratory, where: str) -> None:
-    with pytest.raises(UserError, match="no experiment found"):
+    with pytest.raises(UserError, match="no result found"):
         figures(*([where] if where else []))

@@ -197,6 +197,30 @@ def test_a_text_that_an_imported_model_does_not_know_is_refused(folder):
         losses("hf:out", replace(ASKED, corpus="noise"))
 
 
+def test_the_same_run_trained_with_resets_stands_beside():
+    write_spec({"train.max_step": 6}, grid={"train.memory_reset": [0.0, 0.5], "train.lr": [0.01]})
+    runs = plan_of()
+    execute_all(runs)
+    plain, resets = (run.directory.path for run in runs)
+    found = context_losses_of(str(plain), ASKED)
+    assert found.with_resets.name == str(resets)
+    assert np.array_equal(found.with_resets.losses, losses(resets).losses)
+    assert context_losses_of(str(resets), ASKED).with_resets is None
+
+
+def test_a_run_of_another_learning_rate_is_not_the_same_trained_with_resets():
+    write_spec(
+        {"train.max_step": 6},
+        rows=[
+            {"label": "plain", "set": {"train.lr": 0.02}},
+            {"label": "resets", "set": {"train.memory_reset": 0.5}},
+        ],
+    )
+    runs = plan_of()
+    execute_all(runs)
+    assert context_losses_of(str(runs[0].directory.path), ASKED).with_resets is None
+
+
 # What is refused
 
 

@@ -6,6 +6,7 @@ from typing import Any, get_args
 import click
 
 from txlbench.cli.number_lists import ContextList, ShareList
+from txlbench.cli.reading import losses_of
 from txlbench.config.catalogue import Level
 from txlbench.config.section import Split
 
@@ -79,7 +80,7 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
     from txlbench.execution.recl_request import ReclRequest
 
     request = ReclRequest(groups=tuple(map(_names, groups)), **options)
-    outcome = run_recl(request, _losses_of)
+    outcome = run_recl(request, losses_of)
     for warning in outcome.warnings:
         click.echo(f"Warning: {warning}", err=True)
     click.echo(outcome.written.text)
@@ -94,18 +95,3 @@ def _names(group: str) -> tuple[str, ...]:
             f"--models {group!r} names no model somewhere", click.get_current_context()
         )
     return names
-
-
-def _losses_of(reference: str, request: Any) -> Any:
-    """Reads a model with a progress bar; only this needs PyTorch."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from txlbench.execution.context_losses import context_losses_of
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(f"{reference}: windows", total=None)
-        return context_losses_of(
-            reference, request, lambda done, total: bar.update(task, completed=done, total=total)
-        )

@@ -9,7 +9,7 @@ from txlbench.config.catalogue import CORPORA
 from txlbench.config.identity import fingerprint
 from txlbench.data.corpus import Corpus
 from txlbench.evaluation.context_positions import Positions, choose_positions
-from txlbench.execution.known_model import KnownModel, known_model
+from txlbench.execution.known_model import KnownModel, known_model, known_with_resets
 from txlbench.execution.planted_optimum import OPTIMUM, optimum_losses
 from txlbench.execution.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
 from txlbench.execution.texts import corpus_for
@@ -47,7 +47,10 @@ def context_losses_of(reference: str, request: ReclRequest, progress: Progress =
     if reference == OPTIMUM:
         return Subject(reference, optimum_losses(wanted))
     known = known_model(reference, wanted.checkpoint, wanted.results)
-    return Subject(reference, losses_of(known, wanted, progress), known.paper)
+    losses = losses_of(known, wanted, progress)
+    same = known_with_resets(known, wanted.checkpoint)
+    resets = None if same is None else losses_of(same, wanted, progress)
+    return Subject(reference, losses, known.paper, with_resets=resets)
 
 
 def losses_of(known: KnownModel, wanted: Wanted, progress: Progress) -> LossFile:

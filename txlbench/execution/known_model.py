@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from txlbench.config.identity import run_id
 from txlbench.config.imported import LookBack
 from txlbench.config.model import ModelConfig
 from txlbench.config.run import RunConfig
+from txlbench.config.train import TrainConfig
 from txlbench.data.checksums import file_checksum
 from txlbench.data.storage import data_root
 from txlbench.errors import UserError
@@ -69,6 +71,27 @@ def known_model(reference: str, checkpoint: str, results: Path = RESULTS) -> Kno
     look_back = LookBack(tgt_len=config.train.tgt_len, clamp_len=clamp_len)
     known = _in_directory(reference, run, checkpoint, config.model, look_back)
     return replace(known, run=config, paper=run.read_paper())
+
+
+def known_with_resets(known: KnownModel, checkpoint: str) -> KnownModel | None:
+    """The same run trained with memory resets, among the runs beside it."""
+    if known.run is None or known.run.train.memory_reset:
+        return None
+    wanted = _without_resets(known.run)
+    for path in sorted(known.losses.parent.parent.glob("*/config.yaml")):
+        run = RunDirectory(path.parent)
+        if run.state is RunState.IMPORTED or not (run.checkpoints / f"{checkpoint}.pt").is_file():
+            continue
+        config = run.read_config()
+        if config.train.memory_reset and _without_resets(config) == wanted:
+            return known_model(str(run.path), checkpoint)
+    return None
+
+
+def _without_resets(run: RunConfig) -> str:
+    """The id of the run that forgets nothing in training, and is the same else."""
+    kept = {key: TrainConfig.ADDED[key] for key in ("memory_reset", "memory_reset_from")}
+    return run_id(run.model_copy(update={"train": run.train.model_copy(update=kept)}))
 
 
 def _in_directory(

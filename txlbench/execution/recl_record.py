@@ -56,6 +56,11 @@ def _measured(subjects: Sequence[Subject], terms: Terms) -> dict[str, Any]:
         contexts=tuple(first.contexts.tolist()),
         positions=first.positions,
         longest=tuple(subject.losses.longest for subject in subjects),
+        with_resets={
+            subject.title: subject.with_resets.losses.astype(np.float64)
+            for subject in subjects
+            if subject.with_resets is not None
+        },
     )
     found = group_report(group, terms)
     papers = {subject.title: subject.paper for subject in subjects}

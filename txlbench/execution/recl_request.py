@@ -57,12 +57,14 @@ class Subject:
         reference: what the user called it.
         paper: such as {"recl_r0.1": 900}.
         title: what tables and figures call it.
+        with_resets: losses of the same model trained with memory resets, where there is one.
     """
 
     reference: str
     losses: LossFile
     paper: Mapping[str, float | str] = field(default_factory=dict)
     title: str = ""
+    with_resets: LossFile | None = None
 
     def is_same_model(self, other: "Subject") -> bool:
         """Whether both are one file, or equal losses of equal weights."""

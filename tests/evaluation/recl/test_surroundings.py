@@ -1,5 +1,7 @@
 """What bears on a RECL: its company, other choices of step and threshold, and ECL."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,18 @@ def lines_for(group, terms=TERMS):
     signs = draw_signs(np.random.default_rng(0), blocks.count)
     measures = measure(group.losses, terms.shares, blocks, signs)
     return sensitivity(group, terms, measures, blocks, signs)
+
+
+def test_the_model_trained_with_resets_takes_its_models_place():
+    group, other = group_of(2), group_of(1, gains=(0.05, 0.0, 0.0, 0.0)).losses[0]
+    with_resets = replace(group, with_resets={"b": other})
+    found = [each for each in lines_for(with_resets) if each["setting"] == "trained with resets"]
+    assert {each["model"] for each in found} == {"b"}
+    replaced = from_losses(np.stack([group.losses[0], other]))
+    expected = [each for each in group_report(replaced, TERMS)["results"] if each["model"] == "b"]
+    assert [each["recl"] for each in found] == [each["recl"] for each in expected]
+    assert [each["recl_above_null"] for each in found] == [200, 200, 200]
+    assert [each for each in lines_for(with_resets) if each not in found] == lines_for(group)
 
 
 def test_settings_that_are_varied():

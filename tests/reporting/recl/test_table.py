@@ -74,6 +74,14 @@ def test_sensitivity_stands_beside_what_was_found(record):
     assert all(" / " in cell for row in table.rows for cell in row[2:])
 
 
+def test_a_setting_that_only_some_models_have(record):
+    lines = record.content["groups"][0]["sensitivity"]
+    added = {"setting": "trained with resets", "model": "XL", "r": 0.1}
+    lines.append(added | {"recl": 200, "recl_above_null": 100})
+    found = cells(sensitivity_table(record), "trained with resets")
+    assert found == ("200 / 100", *[""] * 8)
+
+
 def test_every_subgroup_of_three(record):
     table = subgroup_table(record)
     assert len(table.rows) == 3 + 2 * 3

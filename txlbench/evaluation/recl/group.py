@@ -1,7 +1,7 @@
 """A group of models whose losses are compared, and what is asked of it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ class Group:
         contexts: [C], ascending.
         positions: [T], ascending.
         longest: [M], the most predecessors that each model can use, None without limit.
+        with_resets: by name, losses [C, T] of the same model trained with memory resets, so that
+            short contexts are not unfamiliar to it; of those models of which there is one.
     """
 
     names: tuple[str, ...]
@@ -40,6 +42,7 @@ class Group:
     contexts: tuple[int, ...]
     positions: NDArray[np.int64]
     longest: tuple[int | None, ...]
+    with_resets: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def walk(
         self, model: int, counts: NDArray[np.bool_], rows: Sequence[int] | None = None

@@ -1,4 +1,4 @@
-"""What RECL would have been with another step, first context or threshold."""
+"""What RECL would have been with another step, first context, threshold or training."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ LATER = (1, 2)
 """Contexts left out at the start."""
 THRESHOLDS = (0.5, 2.0)
 """Times the threshold."""
+WITH_RESETS = "trained with resets"
+"""The setting in which short contexts were met in training."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,9 @@ def sensitivity(
 ) -> list[dict[str, Any]]:
     """One line a setting, model and share: both RECLs as they would have been.
 
+    Where the same model trained with memory resets is known, it takes the model's place in the
+    group once.
+
     Args:
         measures: of the group as it is.
     """
@@ -54,6 +59,12 @@ def sensitivity(
         else:
             found = measures.after(int(variation.rows[0]))
         lines += list(_lines(group, terms, variation, found))
+    as_given = Variation(WITH_RESETS, np.arange(len(group.contexts)), terms.threshold)
+    for name, other in group.with_resets.items():
+        losses = group.losses.copy()
+        losses[group.names.index(name)] = other
+        found = measure(losses, terms.shares, blocks, signs)
+        lines += [each for each in _lines(group, terms, as_given, found) if each["model"] == name]
     return lines
 
 

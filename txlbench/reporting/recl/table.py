@@ -67,7 +67,11 @@ def sensitivity_table(record: ReclRecord) -> Table:
         Column("r", tuple(f"{share:g}" for *_, share in lines), is_number=True),
         Column("as given", tuple(_both(g.result(m, r)) for g, m, r in lines), is_number=True),
         *(
-            Column(name, tuple(found[g.name, m, r, name] for g, m, r in lines), is_number=True)
+            Column(
+                name,
+                tuple(found.get((g.name, m, r, name), EMPTY) for g, m, r in lines),
+                is_number=True,
+            )
             for name in settings
         ),
     ]

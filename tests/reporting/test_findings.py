@@ -1,0 +1,8 @@
+"""Every finding that is looked for can be shown."""
+
+from txlbench.records.findings import FINDINGS
+from txlbench.reporting.findings import REPORTS
+
+
+def test_each_has_a_report():
+    assert set(REPORTS) == set(FINDINGS)

@@ -1,0 +1,155 @@
+"""`truth`: losses and RECL of runs on `planted`, beside what is known of them exactly.
+
+Of the seeds of a row the one with the lowest validation loss is shown: which seed learns all lags
+is luck of its training, and no question to RECL.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from txlbench.config.corpus import CorpusConfig
+from txlbench.config.expansion import Line
+from txlbench.config.measurements import training_regime
+from txlbench.config.run import RunConfig
+from txlbench.data.planted import PROCESS, Planted
+from txlbench.data.preparation import prepare
+from txlbench.errors import UserError
+from txlbench.evaluation.recl.group import Group, Terms
+from txlbench.evaluation.recl.report import group_report
+from txlbench.evaluation.seen_context import seen_context
+from txlbench.execution.commit import current_commit
+from txlbench.execution.recl_request import ReclRequest, Subject
+from txlbench.files import write_json
+from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.run_directory import RunDirectory
+from txlbench.reporting.truth.report import WrittenTruth, report_truth
+
+SCHEMA = "txlbench.truth/1"
+CONTEXTS = (32, 96, 160, 224, 288)
+"""Between any two lies one lag of the corpus, and none after the last but one."""
+
+LossesOf = Callable[[str, ReclRequest], Subject]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A row of the experiment, by the run that stands for it."""
+
+    label: str
+    run: RunDirectory
+    config: RunConfig
+    valid_loss: float
+
+
+def hold_against_truth(
+    directory: ExperimentDirectory, request: ReclRequest, losses_of: LossesOf
+) -> WrittenTruth:
+    """Measures every row of an experiment on `planted`; writes truth.json, .md, .csv and a figure.
+
+    Args:
+        request: contexts, shares, tokens, device; its groups are not looked at.
+
+    Raises:
+        UserError: if the experiment is of another corpus, or nothing of it is trained.
+    """
+    rows = list(_judged(directory))
+    if not rows:
+        raise UserError(f"{directory.path}: no run is finished", "run `make planted`")
+    terms = Terms(request.shares, request.threshold, request.seed)
+    record = {
+        "schema": SCHEMA,
+        "contexts": list(request.contexts or CONTEXTS),
+        "r": list(terms.shares),
+        "threshold": terms.threshold,
+        "commit": current_commit(),
+        "command": request.command,
+        "rows": [_row(row, losses_of(str(row.run.path), request), terms) for row in rows],
+    }
+    write_json(directory.path / "truth.json", record)
+    return report_truth(directory.path, request.command)
+
+
+def _judged(directory: ExperimentDirectory) -> Iterator[Judged]:
+    """The best seed of each row, as far as it is finished."""
+    for line in directory.read_spec().lines:
+        seeds = list(_finished(directory, line))
+        if seeds:
+            yield min(seeds, key=lambda each: each.valid_loss)
+
+
+def _finished(directory: ExperimentDirectory, line: Line) -> Iterator[Judged]:
+    for identity, config in zip(line.run_ids, line.configs, strict=True):
+        if config.corpus.name != Planted.name:
+            raise UserError(
+                f"{directory.spec_file}: corpus {config.corpus.name}",
+                f"the truth is known of {Planted.name} only",
+            )
+        run = directory.run(identity)
+        summary = run.read_summary()
+        if "results" in summary:
+            yield Judged(line.label, run, config, summary["training"]["best_valid_loss"])
+
+
+def _row(row: Judged, subject: Subject, terms: Terms) -> dict[str, Any]:
+    """What was measured of a run, and what any model that sees as far could reach."""
+    measured = subject.losses
+    known = known_losses(row.config, measured.positions, measured.contexts)
+    found, true = (
+        group_report(_alone(row.label, losses, measured.contexts, measured.positions), terms)
+        for losses in (measured.losses.astype(np.float64), known)
+    )
+    return {
+        "label": row.label,
+        "run": row.run.id,
+        "seed": row.config.seed,
+        "mem_len": row.config.train.memory,
+        "memory_reset": row.config.train.memory_reset,
+        "valid_loss": row.valid_loss,
+        "tokens": len(measured.positions),
+        "streaming": _streaming(row),
+        "losses": found["losses"][row.label],
+        "known": true["losses"][row.label],
+        "recl": [
+            {
+                "r": ours["r"],
+                "recl": ours["recl"],
+                "recl_above_null": ours["recl_above_null"],
+                "true": exact["recl_above_null"],
+            }
+            for ours, exact in zip(found["results"], true["results"], strict=True)
+        ],
+    }
+
+
+def known_losses(
+    config: RunConfig, positions: NDArray[np.int64], contexts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The lowest losses [C, T] of a model that learned what its memory showed it in training.
+
+    Lags beyond memory and segment were never to be seen, so that a longer context is none.
+    """
+    reach = max(config.train.memory, config.train.tgt_len)
+    ids = prepare(CorpusConfig(name=Planted.name)).ids("test")
+    return PROCESS.losses(ids, positions[None, :], np.minimum(contexts, reach)[:, None])
+
+
+def _alone(
+    name: str, losses: NDArray[np.float64], contexts: NDArray[np.int64], at: NDArray[np.int64]
+) -> Group:
+    return Group((name,), losses[None], tuple(contexts.tolist()), at, (None,))
+
+
+def _streaming(row: Judged) -> dict[str, float | int]:
+    """The loss in the regime of training, and the optimum of the same tokens with what they see."""
+    measurement = training_regime(row.config, "test")
+    ids = prepare(CorpusConfig(name=Planted.name)).ids("test")
+    positions, contexts = seen_context(len(ids) - 1, measurement, row.config.model.n_layer)
+    found = row.run.read_evaluation(measurement)
+    if found is None:
+        raise UserError(f"{row.run.path}: {measurement.key} was not measured", "run ablate again")
+    optimum = float(PROCESS.losses(ids, positions, contexts).mean())
+    return {"loss": found["loss"], "optimum": optimum, "tokens": found["tokens"]}
