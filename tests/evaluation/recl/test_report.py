@@ -13,7 +13,7 @@ from tests.evaluation.recl.groups import from_losses, stopping_at_300
 from tests.evaluation.recl.simulated import losses as simulated
 from txlbench.errors import UserError
 from txlbench.evaluation.recl.group import Terms
-from txlbench.evaluation.recl.report import group_report
+from txlbench.evaluation.recl.report import group_report, warnings
 
 TERMS = Terms()
 
@@ -76,6 +76,15 @@ def test_negative_losses_are_warned_of():
     assert any("b has losses below 0" in warning for warning in found["warnings"])
 
 
+@pytest.mark.parametrize(("harm", "warned"), [(0.02, True), (0.005, False)])
+def test_longer_contexts_that_harm_are_warned_of(harm, warned):
+    losses = stopping_at_300().losses.copy()
+    losses[1, 3:] += harm
+    found = [line for line in warnings(from_losses(losses), TERMS) if "best at" in line]
+    expected = "b is best at a context of 300; at 500 its perplexity is 2.0 % higher"
+    assert [line.startswith(expected) for line in found] == [True] * warned
+
+
 def test_the_seed_decides_everything():
     group = from_losses(simulated(np.random.default_rng(0), 1000, [0.02, 0.012], models=2))
     one = group_report(group, TERMS)
@@ -101,7 +110,7 @@ from tests.cli.trial import environment
 from tests.evaluation.recl.groups import from_losses
 from tests.evaluation.recl.simulated import losses
 from txlbench.evaluation.recl.group import Terms
-from txlbench.evaluation.recl.report import group_report
+from txlbench.evaluation.recl.report import group_report, warnings
 random = np.random.default_rng(0)
 group = from_losses(losses(random, 2000, [0.05] * 15, models=4), spacing={spacing})
 start = time.process_time()

@@ -60,6 +60,13 @@ def warnings(group: Group, terms: Terms) -> list[str]:
     for name, losses in zip(group.names, group.losses, strict=True):
         if losses.min() < 0:
             found.append(f"{name} has losses below 0, which -log P in nats never is")
+        means = losses.mean(axis=1)
+        best, excess = int(means.argmin()), float(np.expm1(means[-1] - means.min()))
+        if excess >= terms.threshold:
+            found.append(
+                f"{name} is best at a context of {group.contexts[best]}; at {group.contexts[-1]} "
+                f"its perplexity is {100 * excess:.1f} % higher, as beyond what it was trained on"
+            )
     return found
 
 
