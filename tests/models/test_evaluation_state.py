@@ -66,7 +66,10 @@ def test_in_bfloat16_no_further_from_float32_than_the_plain_state(subject: Subje
 def test_a_stream_forgets_as_in_the_plain_state(subject: Subject, view: View):
     model, tokens = subject.build(), text(21, batch=3)
     rows, got = torch.tensor([False, True, False]), []
-    for state in (model.initial_state(3, view), model.evaluation_state(model.initial_state(3, view))):
+    for state in (
+        model.initial_state(3, view),
+        model.evaluation_state(model.initial_state(3, view)),
+    ):
         first, state = stream_losses(model, tokens, [4, 4], view, state)
         after, state = stream_losses(model, tokens[:, 8:], [3, 1, 4], view, state.forget(rows))
         again, _ = stream_losses(model, tokens[:, 16:], [3, 1], view, state.forget(~rows))
@@ -106,7 +109,10 @@ def test_the_observer_sees_what_it_sees_in_the_plain_pass(subject: Subject):
     def watch(layer: int, hidden: Tensor, attention: Tensor | None) -> None:
         seen.append((hidden, torch.zeros(1) if attention is None else attention))
 
-    for state in (model.initial_state(2, view), model.evaluation_state(model.initial_state(2, view))):
+    for state in (
+        model.initial_state(2, view),
+        model.evaluation_state(model.initial_state(2, view)),
+    ):
         _, state = model(tokens[:, :4], state)
         hidden, _ = model(tokens[:, 4:], state, watch)
         seen.append((hidden, torch.zeros(1)))

@@ -68,23 +68,36 @@ def train_flops(config: RunConfig, vocabulary_size: int) -> int:
     Each projection once for a new token, keys and values of the memory once a step, attention
     over M + (L + 1) / 2 keys. An adaptive softmax counts its head, and each tail in full.
     """
-    model, train = config.model, config.train
+    train = config.train
     tokens = train.batch_size * train.tgt_len * train.max_step
-    layers = _recurrent_layers(model) if model.is_recurrent else model.n_layer * _layer_work(config)
+    forward = token_flops(config.model, vocabulary_size, train.tgt_len, train.memory)
+    return round(3 * tokens * forward)
+
+
+def token_flops(
+    model: ModelConfig, vocabulary_size: int, tgt_len: int, mem_len: int, cached: bool = False
+) -> float:
+    """Necessary FLOPs of a token's forward pass in segments of `tgt_len` with `mem_len`.
+
+    Args:
+        cached: keys and values of the memory were computed with their tokens.
+    """
+    layers = _recurrent_layers(model) if model.is_recurrent else 0.0
+    if not model.is_recurrent:
+        layers = model.n_layer * _layer_work(model, tgt_len, mem_len, cached)
     softmax = sum(
         cluster.size * cluster.width + (model.d_model * cluster.width if model.div_val > 1 else 0)
         for cluster in clusters_of(model, vocabulary_size)
     )
-    return round(3 * 2 * tokens * (layers + softmax))
+    return 2 * (layers + softmax)
 
 
-def _layer_work(config: RunConfig) -> float:
+def _layer_work(model: ModelConfig, tgt_len: int, mem_len: int, cached: bool) -> float:
     """Multiplications of a transformer layer for one token, forward."""
-    model, train = config.model, config.train
-    width, heads, length = model.d_model, model.n_head * model.head_size, train.tgt_len
-    keys = train.memory + (length + 1) / 2
+    width, heads = model.d_model, model.n_head * model.head_size
+    keys = mem_len + (tgt_len + 1) / 2
     projections = 4 * width * heads + 2 * width * model.inner_size
-    memory = 2 * width * heads * train.memory / length
+    memory = 0.0 if cached else 2 * width * heads * mem_len / tgt_len
     content_and_values = 2 * keys * heads
     positions = keys * heads if model.is_relative else 0.0
     return projections + memory + content_and_values + positions

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from txlbench.reporting.bench.report import report_bench
 from txlbench.reporting.recl.report import report_recl
 from txlbench.reporting.truth.report import report_truth
 
@@ -15,9 +16,14 @@ def _truth(directory: Path, command: str) -> tuple[Path, ...]:
     return report_truth(directory, command).paths
 
 
+def _bench(directory: Path, command: str) -> tuple[Path, ...]:
+    return report_bench(directory, command).paths
+
+
 REPORTS: Mapping[str, Callable[[Path, str], tuple[Path, ...]]] = {
     "recl.json": _recl,
     "truth.json": _truth,
+    "bench.json": _bench,
 }
 
 

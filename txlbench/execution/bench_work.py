@@ -1,0 +1,132 @@
+"""What each workload of `bench` repeats: the suite's own loop, evaluation and windows."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from txlbench.config.benchmarks import CONTEXTS, VOCABULARY, Workload
+from txlbench.config.train import TrainConfig
+from txlbench.data.streams import Batch
+from txlbench.evaluation.context_losses import context_losses
+from txlbench.evaluation.context_reading import choose_reading
+from txlbench.evaluation.partial_losses import PartialLosses
+from txlbench.models.factory import build_model
+from txlbench.models.interface import LanguageModel, View
+from txlbench.training.loop import Hooks, Settings, train
+from txlbench.training.optimisation import build_optimiser
+from txlbench.training.precision import autocast
+from txlbench.training.state import TrainingState, empty_memories
+
+Repeat = Callable[[], None]
+
+
+@contextmanager
+def prepared(workload: Workload, device: torch.device) -> Iterator[Repeat]:
+    """A function that does the workload once, from where the time before ended."""
+    torch.manual_seed(1)
+    model = build_model(workload.model, VOCABULARY).to(device)
+    if workload.work == "train":
+        yield _training(model, workload, device)
+        return
+    model.eval()
+    with torch.no_grad():
+        if workload.work == "context_losses":
+            yield _contexts(model, workload, device)
+        else:
+            yield _streaming(model, workload, device)
+
+
+def _tokens(workload: Workload, length: int, device: torch.device) -> Tensor:
+    source = torch.Generator().manual_seed(2)
+    size = (workload.batch_size, length)
+    return torch.randint(VOCABULARY, size, generator=source).to(device)
+
+
+def _training(model: LanguageModel, workload: Workload, device: torch.device) -> Repeat:
+    """Steps of the training loop; memory is full after the first."""
+    config = TrainConfig(
+        tgt_len=workload.tgt_len,
+        mem_len=workload.mem_len,
+        batch_size=workload.batch_size,
+        max_step=10**6,
+        log_interval=10**6,
+        eval_interval=10**6,
+    )
+    view = View(workload.mem_len)
+    settings = Settings(config, view, device, workload.dtype, workload.model.n_layer)
+    optimiser = build_optimiser(model.parameters(), config)
+    state = TrainingState(model, optimiser, empty_memories(model, config, view))
+    tokens = _tokens(workload, workload.tgt_len + 1, device)
+    batch = Batch(tokens[:, :-1], tokens[:, 1:], workload.tgt_len, False)
+
+    def repeat() -> None:
+        end = state.progress.step + workload.units
+        hooks = Hooks(
+            log=lambda _: None,
+            validate=lambda: 0.0,
+            save=lambda _: None,
+            should_stop=lambda: state.progress.step >= end,
+        )
+        train(state, _Same(batch), settings, hooks)
+
+    return repeat
+
+
+class _Same:
+    """The same batch at every step."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def __getitem__(self, step: int) -> Batch:
+        return self.batch
+
+
+def _streaming(model: LanguageModel, workload: Workload, device: torch.device) -> Repeat:
+    """Segments with a full memory and their losses; one token at a time where that is asked."""
+    length = workload.tgt_len
+    tokens = _tokens(workload, length + 1, device)
+    like = model.initial_state(workload.batch_size, View(workload.mem_len))
+    full = like.replace(
+        {
+            name: memory.new_zeros(workload.batch_size, workload.mem_len, *memory.shape[2:])
+            for name, memory in like.tensors().items()
+        }
+    )
+    with autocast(workload.dtype, device):
+        state = model.evaluation_state(full)
+
+    def repeat() -> None:
+        nonlocal state
+        with autocast(workload.dtype, device):
+            for _ in range(workload.units):
+                hidden, state = model(tokens[:, :-1], state)
+                if workload.work == "generate":
+                    model.log_probs(hidden[:, -1]).topk(40)
+                else:
+                    model.losses(hidden, tokens[:, 1:]).sum().item()
+
+    return repeat
+
+
+def _contexts(model: LanguageModel, workload: Workload, device: torch.device) -> Repeat:
+    """Losses at ten contexts, from one pass over the windows."""
+    contexts = np.array(CONTEXTS, dtype=np.int64)
+    step = CONTEXTS[1] - CONTEXTS[0]
+    positions = CONTEXTS[-1] + step * np.arange(workload.units, dtype=np.int64)
+    ids = np.random.default_rng(3).integers(VOCABULARY, size=int(positions[-1]) + 1)
+    reading = choose_reading(workload.model, CONTEXTS[-1], device)
+
+    def repeat() -> None:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            PartialLosses(Path(folder) / "losses.part") as kept,
+        ):
+            context_losses(model, ids, contexts, positions, reading, device, kept, lambda *_: None)
+
+    return repeat
