@@ -53,8 +53,8 @@ def _footer(record: BenchRecord, against: BenchRecord | None) -> list[str]:
         "up. Peak memory: of the whole process, PyTorch included.",
         f"Matrix products of this machine, measured between the repetitions: {rates} GFLOP/s. "
         "Share: necessary FLOPs (each projection once a new token, keys and values of the memory "
-        "once a step in training, attention over M + (L + 1) / 2 keys, backward twice the forward) a "
-        "second over that.",
+        "once a step in training, attention over M + (L + 1) / 2 keys, backward twice the "
+        "forward) a second over that.",
         f"Context losses: tokens scored a second, each at {len(contexts)} contexts from "
         f"{contexts[0]} to {contexts[-1]}.",
     ]
