@@ -25,6 +25,9 @@ def figures(directories: tuple[Path, ...]) -> int:
             click.echo(f"{directory.path}: not rebuilt: {error}", err=True)
             status = ExitStatus.RUN_FAILED
             continue
+        for line in written.damage:
+            click.echo(f"{directory.path}: a run left out: {line}", err=True)
+            status = ExitStatus.RUN_FAILED
         for path in (*written.tables, *written.figures):
             click.echo(path)
     return status

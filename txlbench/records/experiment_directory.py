@@ -40,11 +40,15 @@ class ExperimentDirectory:
         return RunDirectory(self.runs_directory / run_id)
 
     def runs(self) -> list[RunDirectory]:
-        """Every run on disk, stale ones left out, in order of id."""
+        """Every run on disk in order of id; not what is stale, or on its way here."""
         if not self.runs_directory.is_dir():
             return []
         paths = sorted(path for path in self.runs_directory.iterdir() if path.is_dir())
-        return [RunDirectory(path) for path in paths if ".stale-" not in path.name]
+        return [
+            RunDirectory(path)
+            for path in paths
+            if ".stale-" not in path.name and not path.name.startswith(".")
+        ]
 
     def write_spec(self, experiment: Experiment) -> None:
         """Keeps the experiment file as it took effect, command-line settings included."""
