@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from txlbench.config.clusters import clusters_of
@@ -16,6 +15,7 @@ from txlbench.execution.mirroring import Mirror
 from txlbench.execution.plan import Need, PlannedRun, open_experiment
 from txlbench.execution.pool import ProcessPool
 from txlbench.execution.request import Request
+from txlbench.execution.set_aside import set_aside
 from txlbench.execution.sharing import Share
 from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
@@ -71,6 +71,8 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
     devices = choose_devices(request.device, request.jobs, len(todo))
     _make_directory(directory)
     directory.write_spec(experiment)
+    if todo:
+        directory.add_commands([request.command])
     with Mirror(directory) as mirror:
         if todo:
             mirror.follow()
@@ -146,8 +148,7 @@ def _set_stale_aside(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
         if not mine:
             watcher.warn(f"{run.title} is being trained on an earlier {corpus.name} elsewhere")
         elif _is_stale(run, corpus):  # as no other call has set it aside meanwhile
-            aside = _free_name(run.directory.path)
-            run.directory.path.rename(aside)
+            aside = set_aside(run.directory.path)
             said = f"{corpus.name} has changed since {run.title} was trained"
             watcher.warn(f"{said}; kept as {aside.name}")
 
@@ -155,13 +156,6 @@ def _set_stale_aside(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
 def _is_stale(run: PlannedRun, corpus: Corpus) -> bool:
     seen = run.directory.read_facts().get("corpus", {}).get("checksum")
     return seen not in (None, corpus.checksum)
-
-
-def _free_name(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.stale-{number}")).exists():
-        number += 1
-    return aside
 
 
 def _choose(plan: list[PlannedRun], request: Request, watcher: Watcher) -> list[PlannedRun]:

@@ -64,7 +64,7 @@ def table_frame(rows: list[Row], provenance: Provenance) -> pd.DataFrame:
                 **_row(row),
                 "notes": "; ".join(notes(row, reference)),
                 "commit": " ".join(provenance.commits),
-                "command": provenance.command,
+                "command": provenance.commands,
             }
             for row in rows
         ]

@@ -89,10 +89,15 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment with the records of all its runs, line by line and seed by seed."""
+    """An experiment with the records of all its runs, line by line and seed by seed.
+
+    Attributes:
+        commands: what was typed to train and measure the runs.
+    """
 
     experiment: Experiment
     runs: tuple[RunResult, ...]
+    commands: tuple[str, ...] = ()
 
     def by_line(self) -> list[tuple[Line, tuple[RunResult, ...]]]:
         """The lines in the experiment's order, each with its runs."""
@@ -147,7 +152,7 @@ def read_results(directory: ExperimentDirectory) -> Results:
         for line in experiment.lines
         for identity, config in zip(line.run_ids, line.configs, strict=True)
     )
-    return Results(experiment, runs)
+    return Results(experiment, runs, tuple(directory.commands()))
 
 
 def _reason(runs: tuple[RunResult, ...], unit: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from txlbench.config.expansion import Experiment
 from txlbench.config.run import RunConfig
 from txlbench.errors import UserError
-from txlbench.files import read_json, write_json
+from txlbench.files import write_json
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
@@ -70,8 +70,8 @@ class Delivered:
 def _notes_at(path: Path) -> Delivered | None:
     """The notes at `path`; unreadable ones are no notes, so that all is delivered again."""
     try:
-        return TypeAdapter(Delivered).validate_python(read_json(path), strict=True)
-    except (UserError, OSError, ValidationError):
+        return TypeAdapter(Delivered).validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValidationError):
         return None
 
 
