@@ -4,7 +4,7 @@ Each function takes a small model in float64 and token ids, and returns a differ
 remembered states) that is 0 but for rounding. Causality counts any influence at all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -75,8 +75,14 @@ def memory_purity(model: LanguageModel, tokens: Tensor, cuts: Sequence[int], vie
     _, state = stream_losses(model, tokens, [first], view)
     before = {name: tensor.clone() for name, tensor in state.tensors().items()}
     losses, _ = stream_losses(model, tokens[:, first:], later, view, state)
-    losses.sum().backward()
-    model.zero_grad()
+    if not (found := _changed(before, state)):  # else backward need not be possible
+        losses.sum().backward()
+        model.zero_grad()
+        found = _changed(before, state)
+    return found
+
+
+def _changed(before: Mapping[str, Tensor], state: State) -> float:
     after = state.tensors()
     return max((_largest(after[name] - tensor) for name, tensor in before.items()), default=0.0)
 
