@@ -73,7 +73,7 @@ def read_json_lines(path: Path, offset: int = 0) -> Iterator[tuple[Any, int]]:
             offset += len(line)
             try:
                 value = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(
                     f"{path}: byte {offset - len(line)}: not a line of JSON", "restore the file"
                 ) from error
@@ -91,5 +91,5 @@ def last_json_line(path: Path) -> Any:
     last = whole.rpartition(b"\n")[2]
     try:
         return json.loads(last) if last else None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: the last line is not JSON", "restore the file") from error

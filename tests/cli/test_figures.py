@@ -44,14 +44,29 @@ def test_one_experiment_by_its_directory(laboratory: Laboratory) -> None:
 
 
 def test_a_broken_experiment_does_not_stop_the_others(laboratory: Laboratory) -> None:
-    broken = laboratory.finished(name="a", seeds=[1])
+    broken = laboratory.experiment(name="a")
     whole = laboratory.experiment(name="b")
-    (laboratory.runs(broken)[0][2].path / "summary.json").write_text("{")
+    broken.spec_file.write_text("name: [")
     status, _, complaint = figures()
     assert status == 1
     assert whole.table("csv").exists()
     assert complaint.count("\n") == 1
-    assert "summary.json" in complaint
+    assert complaint.startswith("results/a: not rebuilt: results/a/spec.yaml:1: not YAML")
+
+
+@pytest.mark.parametrize("name", ["summary.json", "metrics.jsonl", "status.json"])
+def test_a_broken_run_is_named_and_shown_as_such(laboratory: Laboratory, name: str) -> None:
+    directory = laboratory.finished(seeds=[1])
+    (laboratory.runs(directory)[0][2].path / name).write_text("{\n")
+    status, printed, complaint = figures()
+    assert status == 1
+    assert complaint.startswith("results/small: a run left out: ")
+    assert complaint.count("\n") == 1
+    assert name in complaint
+    assert len(printed.splitlines()) == 3 + 8
+    table = directory.table("csv").read_text()
+    assert "damaged" in table
+    assert table.count("finished") == 2
 
 
 def test_results_of_recl_too(laboratory: Laboratory) -> None:

@@ -12,6 +12,7 @@ from txlbench.errors import UserError
 from txlbench.execution.plan import open_experiment
 from txlbench.execution.request import Request
 from txlbench.files import write_json
+from txlbench.records.claim import claimed
 from txlbench.records.states import RunState
 
 
@@ -42,9 +43,15 @@ def runs(tmp_path, monkeypatch):
 
 
 def shown(*arguments):
-    result = CliRunner().invoke(status, arguments, catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout.splitlines()
+    code, lines = called(*arguments)
+    assert code == 0
+    return lines
+
+
+def called(*arguments):
+    """(exit status, lines printed)."""
+    result = CliRunner().invoke(status, arguments, catch_exceptions=False, standalone_mode=False)
+    return result.return_value, result.stdout.splitlines()
 
 
 @pytest.mark.parametrize("arguments", [(), ("results",), ("results/trial",)])
@@ -62,9 +69,9 @@ def test_every_run_has_a_line_with_state_step_and_age(runs, arguments):
 
 
 def test_a_run_whose_process_is_gone_is_interrupted(runs):
-    runs[0].start()
-    status_file = runs[0].read_status()
-    write_json(runs[0].path / "status.json", {**status_file, "pid": 2**22 + 1})
+    with claimed(runs[0]):
+        runs[0].start()
+        assert any("running, step 12/12" in line for line in shown())
     assert any("interrupted, step 12/12" in line for line in shown())
 
 
@@ -73,11 +80,28 @@ def test_stale_runs_are_left_out(runs):
     assert len(shown()) == 3
 
 
-@pytest.mark.parametrize("name", ["status.json", "metrics.jsonl", "config.yaml"])
-def test_a_damaged_file_is_named(runs, name):
+@pytest.mark.parametrize(
+    "name", ["status.json", "metrics.jsonl", "config.yaml", "facts.json", "summary.json"]
+)
+def test_a_run_with_a_damaged_file_is_named_and_the_others_are_shown(runs, name):
     (runs[0].path / name).write_text("{damaged\n")
-    with pytest.raises(UserError, match=name):
-        shown()
+    code, lines = called()
+    assert code == 1
+    assert len(lines) == 1 + 3
+    (bad,) = [line for line in lines if runs[0].id in line]
+    assert bad.startswith(f"  {runs[0].id}  damaged  {runs[0].path / name}")
+    assert any("failed, step 0/12" in line for line in lines)
+
+
+def test_a_damaged_experiment_file_leaves_the_others(runs):
+    other = runs[0].path.parents[2] / "other"
+    other.mkdir()
+    (other / "spec.yaml").write_text("name: [")
+    code, lines = called()
+    assert code == 1
+    assert lines[0] == str(Path("results/other"))
+    assert lines[1].startswith("  results/other/spec.yaml:1: not YAML")
+    assert len(lines) == 2 + 1 + 3
 
 
 def test_a_folder_without_experiments_is_refused(tmp_path):

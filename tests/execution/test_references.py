@@ -22,7 +22,7 @@ def test_a_run_by_directory_id_label_and_mlflow_id():
     write_spec()
     run = finished()
     keep_spec(run)
-    (run.path / "mlflow.json").write_text(json.dumps({"run_id": "abc123"}))
+    (run.path / "mlflow.json").write_text(json.dumps({"store": "any", "run_id": "abc123"}))
     for reference in (str(run.path), f"trial/{run.id}", "trial/trial", "runs:/abc123"):
         assert find_run(reference).path.resolve() == run.path.resolve()
 

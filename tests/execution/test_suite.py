@@ -4,9 +4,6 @@ Runs are executed in this process here; `test_pool` has real ones, and the tests
 line have all of it together.
 """
 
-import os
-import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -26,7 +23,6 @@ from txlbench.errors import ExitStatus, UserError
 from txlbench.execution.request import Request
 from txlbench.execution.runner import execute
 from txlbench.execution.suite import ablate
-from txlbench.files import write_json
 from txlbench.records.states import RunState
 
 pytestmark = pytest.mark.usefixtures("one_process")
@@ -135,16 +131,23 @@ def test_a_partial_run_is_continued():
     assert run.directory.read_status()["attempts"] == 2
 
 
-def test_a_run_of_another_process_is_left_to_it():
-    write_spec()
-    (run,) = plan_of()
-    prepared_job(run)
-    status = {"state": "running", "pid": os.getppid(), "host": socket.gethostname()}
-    write_json(run.directory.path / "status.json", {**status, "started": time.time()})
-    outcome, watched = run_suite()
+@pytest.mark.parametrize("name", ["status.json", "metrics.jsonl", "summary.json", "facts.json"])
+def test_a_run_with_a_bad_file_is_named_and_the_others_go_on(name):
+    write_spec(seeds=[1])
+    run_suite()
+    write_spec(seeds=[1, 2])
+    (bad, good) = plan_of()
+    (bad.directory.path / name).write_text("nonsense\n")
+    before = snapshot(bad.directory.path)
+    outcome, watched = run_suite(retry=True)
     assert outcome.status is ExitStatus.RUN_FAILED
-    assert watched.started == []
-    assert watched.warnings == ["trial (seed 1) is being run by another process; left to it"]
+    assert watched.outcomes == [("trial", "finished")]
+    assert good.directory.state is RunState.FINISHED
+    (warning,) = watched.warnings
+    assert warning.startswith(f"trial (seed 1) is left alone: {bad.directory.path / name}: ")
+    assert "1 damaged" in outcome.table
+    assert f"damaged: {bad.directory.path / name}" in outcome.table
+    assert snapshot(bad.directory.path) == before
 
 
 def refused(match, **request):

@@ -111,6 +111,7 @@ class Watched:
 
     on_tick: object = lambda: None
     warnings: list = field(default_factory=list)
+    said: list = field(default_factory=list)
     corpora: list = field(default_factory=list)
     started: list = field(default_factory=list)
     finished_before: int | None = None
@@ -131,6 +132,9 @@ class Watched:
 
     def ended(self, run, state):
         self.outcomes.append((run.labels[0], str(state)))
+
+    def say(self, message):
+        self.said.append(message)
 
     def stop(self):
         pass

@@ -9,14 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from txlbench.config.catalogue import ENCODINGS
+from txlbench.config.catalogue import register_encoding
 from txlbench.config.model import ModelConfig
+from txlbench.evaluation import invariants
+from txlbench.evaluation.invariants import strengthen
 from txlbench.models.factory import build_model
-from txlbench.models.interface import State, View
+from txlbench.models.interface import View
 from txlbench.models.transformer import Transformer
 
 VOCABULARY = 13
-ENCODINGS.register("key-decay", "tests.models.plugin_encoding:KeyDecayEncoding")
+register_encoding("key-decay", "tests.models.plugin_encoding:KeyDecayEncoding", relative=True)
 
 
 def small(**settings: Any) -> Any:
@@ -24,7 +26,8 @@ def small(**settings: Any) -> Any:
     config = ModelConfig.model_validate({"n_layer": 2, "d_model": 12, "dropout": 0.0, **settings})
     torch.manual_seed(1)
     model = build_model(config, VOCABULARY).double().eval()
-    return strengthened(model)
+    strengthen(model)
+    return model
 
 
 def transformer(encoding: str, **settings: Any) -> Transformer:
@@ -33,14 +36,6 @@ def transformer(encoding: str, **settings: Any) -> Transformer:
     if encoding in ("shaw", "al-rfou"):
         sizes["max_distance"] = 40
     return small(encoding=encoding, **{**sizes, **settings})
-
-
-def strengthened(model: Any) -> Any:
-    """Draws every weight anew: initial weights leave attention flat and biases zero."""
-    for name, parameter in model.named_parameters():
-        centre = 1.0 if name.endswith("norm.weight") else 0.0
-        nn.init.normal_(parameter, centre, 0.4)
-    return model
 
 
 @dataclass(frozen=True)
@@ -90,37 +85,9 @@ def text(length: int, batch: int = 1, seed: int = 5) -> Tensor:
     return torch.randint(VOCABULARY, (batch, length), generator=generator)
 
 
-def stream_losses(
-    model: Any, tokens: Tensor, cuts: list[int], view: View, state: State | None = None
-) -> tuple[Tensor, State]:
-    """Losses [B, sum(cuts)] of segments of the given lengths, memory carried; and the state."""
-    state = state or model.initial_state(len(tokens), view)
-    losses, start = [], 0
-    for length in cuts:
-        hidden, state = model(tokens[:, start : start + length], state)
-        losses.append(model.losses(hidden, tokens[:, start + 1 : start + length + 1]))
-        start += length
-    return torch.cat(losses, dim=1), state
-
-
 def influence(model: Any, tokens: Tensor, cuts: list[int], view: View) -> Tensor:
-    """Whether changing input token p changes the loss at position q: bool [p, q].
-
-    Every row of a batch is the same stream with another token changed. Targets stay as they
-    are, so that a token acts as context only.
-    """
-    length = sum(cuts)
-    rows = tokens[:, : length + 1].repeat(length + 1, 1)
-    changed = rows.clone()
-    places = torch.arange(length)
-    changed[places, places] = (changed[places, places] + 1) % VOCABULARY
-    state, losses, start = model.initial_state(length + 1, view), [], 0
-    for cut in cuts:
-        hidden, state = model(changed[:, start : start + cut], state)
-        losses.append(model.losses(hidden, rows[:, start + 1 : start + cut + 1]))
-        start += cut
-    difference = torch.cat(losses, dim=1).detach()
-    return (difference[:-1] - difference[-1]).abs() > 1e-12
+    """Whether changing input token p changes the loss at position q: bool [p, q]."""
+    return invariants.influence(model, tokens, cuts, view, VOCABULARY) > invariants.ROUNDING
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from tests.models.subjects import (
     Subject,
     embedded_leaves,
     influence,
-    stream_losses,
     text,
 )
+from txlbench.evaluation.invariants import stream_losses
 from txlbench.models.interface import View
 
 every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)

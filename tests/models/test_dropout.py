@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from tests.models.subjects import small, stream_losses, text, transformer
+from tests.models.subjects import small, text, transformer
 from txlbench import seeding
+from txlbench.evaluation.invariants import stream_losses
 from txlbench.models.dropout import Dropout, VariationalDropout, keep_mask
 from txlbench.models.interface import View
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.models.subjects import small, stream_losses, text
+from tests.models.subjects import small, text
+from txlbench.evaluation.invariants import stream_losses
 from txlbench.models.interface import View
 from txlbench.models.qrnn import linear_scan
 

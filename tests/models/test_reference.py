@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tests.models.reference import SlowTransformer, sinusoid
-from tests.models.subjects import stream_losses, text, transformer
+from tests.models.subjects import text, transformer
+from txlbench.evaluation.invariants import stream_losses
 from txlbench.models.interface import View
 
 TOLERANCE = 1e-10

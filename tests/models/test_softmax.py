@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.models.dense import dense_log_probs
-from tests.models.subjects import strengthened
 from txlbench.config.clusters import softmax_projections
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
+from txlbench.evaluation.invariants import strengthen
 from txlbench.models.factory import build_model
 from txlbench.models.transformer import Transformer
 
@@ -22,7 +22,9 @@ CUT_PATTERNS = [cuts for size in range(V) for cuts in combinations(range(1, V), 
 def adaptive(vocabulary: int = V, **settings: Any) -> Transformer:
     config = ModelConfig.model_validate({**SMALL, **settings})
     torch.manual_seed(2)
-    return strengthened(build_model(config, vocabulary).double())
+    model = build_model(config, vocabulary).double()
+    strengthen(model)
+    return model
 
 
 def hidden(count: int, d_model: int = 8) -> torch.Tensor:

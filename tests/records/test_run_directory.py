@@ -1,8 +1,7 @@
 """A run's directory gives back what was put into it, and says so where it cannot."""
 
 import os
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ import pytest
 from txlbench.config.measurements import training_regime
 from txlbench.config.run import RunConfig
 from txlbench.errors import UserError
-from txlbench.records.run_directory import RunDirectory
+from txlbench.records.claim import claimed
+from txlbench.records.run_directory import SILENCE_SECONDS, RunDirectory
 from txlbench.records.states import RunState
 
 CONFIGS = [
@@ -67,22 +67,67 @@ def test_states_and_attempts(run: RunDirectory):
     assert (run.state, status["attempts"], "error" in status) == (RunState.FINISHED, 2, False)
 
 
-def test_a_run_whose_process_is_gone_was_interrupted(run: RunDirectory):
-    run.start()
-    assert run.current_state is RunState.RUNNING
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    path = run.path / "status.json"
-    path.write_text(path.read_text().replace(f'"pid": {os.getpid()}', f'"pid": {ended.pid}'))
+def test_a_run_that_nobody_claims_any_more_was_interrupted(run: RunDirectory):
+    with claimed(run):
+        run.start()
+        assert run.current_state is RunState.RUNNING
     assert (run.state, run.current_state) == (RunState.RUNNING, RunState.INTERRUPTED)
     run.set_state(RunState.FINISHED)
     assert run.current_state is RunState.FINISHED
 
 
-def test_a_run_of_another_machine_is_taken_at_its_word(run: RunDirectory):
-    status = '{"state": "running", "pid": 999999999, "host": "elsewhere.example"}'
-    (run.path / "status.json").write_text(status)
+def test_a_run_of_another_machine_is_believed_while_it_gives_signs_of_life(run: RunDirectory):
+    """Locks need not reach us from there."""
+    path = run.path / "status.json"
+    path.write_text('{"state": "running", "pid": 999999999, "host": "elsewhere.example"}')
+    long_ago = time.time() - 2 * SILENCE_SECONDS
     assert run.current_state is RunState.RUNNING
+    os.utime(path, (long_ago, long_ago))
+    assert run.current_state is RunState.INTERRUPTED
+    run.append_metrics({"step": 1, "train_loss": 2.5})
+    assert run.current_state is RunState.RUNNING
+
+
+DAMAGE = {
+    "status.json": ["{", "[]", '{"state": "lost"}', '{"attempts": "two"}', '{"error": "bad"}'],
+    "facts.json": ["{", "3", '{"corpus": []}', '{"corpus": {"vocabulary_size": 0}}'],
+    "summary.json": ["nul", '{"results": [1]}', '{"training": {"seconds": -1}}'],
+    "metrics.jsonl": ['{"step": 1}\nnonsense\n', '{"step": "x"}\n', "[]\n", '{"step": 1e999}\n'],
+    "timings.jsonl": ['{"step": 1, "time": null}\n', "[" * 100_000 + "\n"],
+    "config.yaml": ["{", "[]", "seed: 1"],
+    "evaluations/a.json": ["{", '{"measurement": {}, "loss": NaN}'],
+}
+
+
+@pytest.mark.parametrize(("name", "content"), [(n, c) for n, many in DAMAGE.items() for c in many])
+def test_damage_is_named_in_one_line(run: RunDirectory, name: str, content: str):
+    run.write_config(RunConfig.model_validate(CONFIGS[0]), {}, "A")
+    run.append_metrics({"step": 1, "train_loss": 2.5})
+    run.set_state(RunState.FINISHED)
+    assert run.damage() == ""
+    path = run.path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    assert run.damage().startswith(str(path))
+    assert "\n" not in run.damage()
+    assert (run.current_state is RunState.DAMAGED) == (name == "status.json")
+
+
+def test_a_torn_last_line_is_no_damage(run: RunDirectory):
+    run.append_metrics({"step": 1, "train_loss": 2.5})
+    with run.metrics_file.open("a") as file:
+        file.write('{"step": 2, "tra')
+    assert run.damage() == ""
+    assert len(list(run.read_metrics())) == 1
+
+
+def test_a_vocabulary_is_a_list_of_tokens(run: RunDirectory):
+    run.write_tokens(["a", "b"])
+    assert run.read_tokens() == ("a", "b")
+    for content in ("3", '{"a": 0}', "[1]"):
+        (run.path / "vocab.json").write_text(content)
+        with pytest.raises(UserError, match="not a list of tokens"):
+            run.read_tokens()
 
 
 @pytest.mark.parametrize(

@@ -10,5 +10,6 @@ def test_a_state_is_its_word_in_json():
     assert RunState("diverged") is RunState.DIVERGED
 
 
-def test_only_failed_and_diverged_are_bad():
-    assert {state for state in RunState if state.is_bad} == {RunState.FAILED, RunState.DIVERGED}
+def test_bad_is_what_ended_without_numbers_or_cannot_be_read():
+    bad = {RunState.FAILED, RunState.DIVERGED, RunState.DAMAGED}
+    assert {state for state in RunState if state.is_bad} == bad

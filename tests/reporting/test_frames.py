@@ -10,20 +10,12 @@ from tests.reporting.laboratory import COMMIT, Laboratory
 from txlbench.reporting.frames import (
     curves_frame,
     positions_frame,
-    runs_frame,
     sweep_frame,
     table_frame,
 )
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.results import read_results
 from txlbench.reporting.rows import build_rows
-
-
-def test_a_line_for_each_run(laboratory: Laboratory) -> None:
-    frame = runs_frame(read_results(laboratory.finished()))
-    assert len(frame) == 9
-    first = frame.iloc[0]
-    assert first["best"] == pytest.approx(first["best_loss"] / math.log(2))
 
 
 def test_curves_hold_every_line_in_both_units(laboratory: Laboratory) -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.reporting.laboratory import Laboratory
-from txlbench.errors import UserError
-from txlbench.files import write_json
+from txlbench.records.claim import claimed
 from txlbench.reporting.report import report
 from txlbench.reporting.results import read_results
 
@@ -24,16 +23,18 @@ def test_a_mangled_summary_is_named(laboratory: Laboratory, missing: str) -> Non
     summary = run.read_summary()
     del summary["results"][0][missing]
     run.write_summary(summary)
-    with pytest.raises(UserError, match=r"summary\.json: not a run's summary") as error:
-        read_results(directory)
-    assert missing in str(error.value)
+    bad, *others = read_results(directory).runs
+    assert (bad.state, bad.outcome) == ("damaged", None)
+    assert "summary.json: not a run's summary" in bad.error
+    assert missing in bad.error
+    assert {other.state for other in others} == {"finished"}
 
 
-def test_a_run_whose_process_is_gone_counts_as_interrupted(laboratory: Laboratory) -> None:
+def test_a_run_that_nobody_works_on_counts_as_interrupted(laboratory: Laboratory) -> None:
     directory = laboratory.experiment(seeds=[1])
     line, config, run = laboratory.runs(directory)[0]
-    laboratory.start(run, config, line)
-    assert read_results(directory).runs[0].state == "running"
-    status = {**run.read_status(), "pid": 2**22 + 1}  # beyond the largest process id of Linux
-    write_json(run.path / "status.json", status)
+    run.path.mkdir(parents=True)
+    with claimed(run):
+        laboratory.start(run, config, line)
+        assert read_results(directory).runs[0].state == "running"
     assert read_results(directory).runs[0].state == "interrupted"

@@ -24,6 +24,7 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laboratory:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("MLFLOW_RUN_ID", "0123456789abcdef0123456789abcdef")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "elsewhere")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "777")
     return Laboratory(tmp_path / "results")
 
 

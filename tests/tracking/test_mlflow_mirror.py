@@ -13,11 +13,12 @@ from mlflow.tracking import MlflowClient
 
 from tests.reporting.laboratory import SPEC, Laboratory
 from txlbench.files import read_json
+from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.states import RunState
 from txlbench.reporting.report import report
-from txlbench.tracking.backlog import backlog, nothing_to_deliver
-from txlbench.tracking.mlflow_mirror import deliver, what_is_left
+from txlbench.tracking.backlog import backlog, nothing_to_deliver, what_is_left
+from txlbench.tracking.mlflow_mirror import deliver
 from txlbench.tracking.store import store_of
 
 PARENT = "mlflow.parentRunId"
@@ -102,15 +103,17 @@ def test_what_a_run_leaves_in_mlflow(stocked: Laboratory) -> None:
 def test_only_what_is_new_is_delivered(stocked: Laboratory) -> None:
     directory = stocked.experiment(seeds=[1], rows=[{"label": "xl"}])
     ((line, config, run),) = stocked.runs(directory)
-    stocked.start(run, config, line)
-    stocked.train(run, config, 20)
-    with run.metrics_file.open("a") as file:
-        file.write('{"step": 22, "train')  # a line that is being written
-    assert deliver(directory.path) is None
-    first = listed(directory)[1]["xl"]
-    assert first.info.status == "RUNNING"
-    assert steps(directory, first, "train_loss") == list(range(2, 21, 2))
-    assert nothing_to_deliver(directory.path)
+    run.path.mkdir(parents=True)
+    with claimed(run):
+        stocked.start(run, config, line)
+        stocked.train(run, config, 20)
+        with run.metrics_file.open("a") as file:
+            file.write('{"step": 22, "train')  # a line that is being written
+        assert deliver(directory.path) is None
+        first = listed(directory)[1]["xl"]
+        assert first.info.status == "RUNNING"
+        assert steps(directory, first, "train_loss") == list(range(2, 21, 2))
+        assert nothing_to_deliver(directory.path)
 
     with run.metrics_file.open("a") as file:
         file.write('_loss": 2.5}\n')
@@ -146,9 +149,10 @@ def test_a_run_that_goes_on_is_running_again(stocked: Laboratory) -> None:
     assert deliver(directory.path) is None
     lines = run.metrics_file.read_bytes().splitlines(keepends=True)
     run.metrics_file.write_bytes(b"".join(lines[:10]))  # back to the checkpoint
-    run.start()
-    assert deliver(directory.path) is None
-    assert listed(directory)[1]["xl"].info.status == "RUNNING"
+    with claimed(run):
+        run.start()
+        assert deliver(directory.path) is None
+        assert listed(directory)[1]["xl"].info.status == "RUNNING"
     run.metrics_file.write_bytes(b"".join(lines))
     stocked.train(run, config, 60, first=41)
     run.set_state(RunState.FINISHED)
@@ -246,3 +250,57 @@ def test_a_dead_server_costs_a_line_and_its_backlog_is_kept(
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert deliver(directory.path) is None
     assert steps(directory, listed(directory)[1]["xl"], "train_loss") == list(range(2, 101, 2))
+
+
+def test_runs_of_dead_processes_are_put_right(stocked: Laboratory) -> None:
+    directory = stocked.experiment(seeds=[1], rows=[{"label": "xl"}])
+    ((line, config, run),) = stocked.runs(directory)
+    run.path.mkdir(parents=True)
+    with claimed(run):
+        stocked.start(run, config, line)
+        assert deliver(directory.path) is None
+        parent, children = listed(directory)
+        assert (children["xl"].info.status, parent.info.status) == ("RUNNING", "RUNNING")
+    assert not nothing_to_deliver(directory.path)
+    assert deliver(directory.path) is None
+    parent, children = listed(directory)
+    assert (children["xl"].info.status, parent.info.status) == ("KILLED", "KILLED")
+
+
+@pytest.mark.parametrize("name", ["status.json", "facts.json", "timings.jsonl", "config.yaml"])
+def test_any_broken_file_holds_up_its_run_at_most(stocked: Laboratory, name: str) -> None:
+    directory = stocked.finished(seeds=[1])
+    broken = directory.runs()[0]
+    (broken.path / name).write_text("nonsense\n")
+    reason = deliver(directory.path)
+    assert reason is None or name in reason
+    assert {"xl", "xl, no memory"} <= set(listed(directory)[1])
+    assert (name == "status.json") <= (not nothing_to_deliver(directory.path))
+
+
+def test_a_store_that_was_deleted_is_made_again(stocked: Laboratory, migrated: Path) -> None:
+    directory = stocked.finished(seeds=[1], rows=[{"label": "xl"}])
+    assert deliver(directory.path) is None
+    shutil.rmtree(stocked.folder / "mlartifacts")
+    shutil.copy(migrated, stocked.folder / "mlflow.db")
+    assert deliver(directory.path, rebuild=True) is None
+    (run,) = listed(directory)[1].values()
+    assert steps(directory, run, "train_loss") == list(range(2, 101, 2))
+    client_of(directory).download_artifacts(run.info.run_id, "summary.json")
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
+def test_a_folder_is_a_store_too(
+    laboratory: Laboratory, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs go there, and not to what else the shell names."""
+    folder = tmp_path / "my runs"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", form.format(folder))
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "777")
+    directory = laboratory.finished(seeds=[1], rows=[{"label": "xl"}])
+    assert deliver(directory.path) is None
+    (run,) = listed(directory)[1].values()
+    assert run.info.artifact_uri.startswith(folder.as_uri())
+    assert steps(directory, run, "train_loss") == list(range(2, 101, 2))
+    assert {path.name for path in laboratory.folder.iterdir()} == {"small"}
+    assert nothing_to_deliver(directory.path)

@@ -50,6 +50,31 @@ def test_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ui_command(Path("results/small")).endswith(" sqlite:////data/all.db")
 
 
+@pytest.mark.parametrize(
+    ("given", "uri"),
+    [
+        ("runs", "file://{here}/runs"),
+        ("file:runs", "file://{here}/runs"),
+        ("file:///my%20runs", "file:///my%20runs"),
+        ("/my runs", "file:///my%20runs"),
+        ("sqlite:///data/all.db", "sqlite:///{here}/data/all.db"),
+        ("sqlite:////all.db", "sqlite:////all.db"),
+    ],
+)
+def test_a_store_is_the_same_wherever_it_is_named_from(
+    monkeypatch: pytest.MonkeyPatch, given: str, uri: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+    assert store_of(Path("results/small")).uri == uri.format(here=Path.cwd())
+
+
+def test_folders_are_shown_with_what_mlflow_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "/runs")
+    line = ui_command(Path("results/small"))
+    assert line.startswith("MLFLOW_ALLOW_FILE_STORE=true ")
+    assert line.endswith("mlflow ui --backend-store-uri file:///runs")
+
+
 def test_only_one_delivers_at_a_time() -> None:
     first, second = store_of(Path("results/a")), store_of(Path("results/b"))
     entered = Event()

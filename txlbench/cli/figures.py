@@ -10,6 +10,9 @@ import click
 if TYPE_CHECKING:  # A verb imports what it needs when it is called.
     from txlbench.records.experiment_directory import ExperimentDirectory
 
+Made = tuple[tuple[Path, ...], tuple[str, ...]]
+"""Files, and what is damaged and was left out."""
+
 
 @click.command()
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
@@ -21,33 +24,38 @@ def figures(directories: tuple[Path, ...]) -> int:
     """
     from txlbench.errors import ExitStatus
     from txlbench.records.findings import results_at
-    from txlbench.reporting.findings import report_finding
 
     command = " ".join(["txlbench figures", *map(str, directories)])
     experiments, findings = results_at(directories)
-    done = True
-    for experiment in experiments:
-        done &= _rebuild(experiment.path, partial(_experiment, experiment, command))
-    for finding in findings:
-        done &= _rebuild(finding, partial(report_finding, finding, command))
-    return ExitStatus.DONE if done else ExitStatus.RUN_FAILED
+    whole = [_rebuild(each.path, partial(_experiment, each, command)) for each in experiments]
+    whole += [_rebuild(each, partial(_finding, each, command)) for each in findings]
+    return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
 
 
-def _experiment(directory: "ExperimentDirectory", command: str) -> tuple[Path, ...]:
+def _experiment(directory: "ExperimentDirectory", command: str) -> Made:
     from txlbench.reporting.report import report
 
     written = report(directory, command)
-    return (*written.tables, *written.figures)
+    return (*written.tables, *written.figures), tuple(written.damage)
 
 
-def _rebuild(path: Path, write: Callable[[], tuple[Path, ...]]) -> bool:
-    """Whether it could be rebuilt; says so in one line if not."""
+def _finding(path: Path, command: str) -> Made:
+    from txlbench.reporting.findings import report_finding
+
+    return report_finding(path, command), ()
+
+
+def _rebuild(path: Path, write: Callable[[], Made]) -> bool:
+    """Whether all of it could be rebuilt; says what could not, a line each."""
     from txlbench.errors import UserError
 
     try:
-        for made in write():
-            click.echo(made)
+        made, damage = write()
     except (UserError, OSError) as error:
         click.echo(f"{path}: not rebuilt: {error}", err=True)
         return False
-    return True
+    for line in damage:
+        click.echo(f"{path}: a run left out: {line}", err=True)
+    for each in made:
+        click.echo(each)
+    return not damage

@@ -21,6 +21,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "import": ("txlbench.cli.weights:import_", "Bring in weights of other programs."),
     "export": ("txlbench.cli.weights:export", "Write weights for other programs."),
     "sync": ("txlbench.cli.sync:sync", "Deliver results to MLflow, or rebuild its store."),
+    "merge": ("txlbench.cli.merge:merge", "Bring results of several machines together."),
+    "check": ("txlbench.cli.check:check", "Run the invariants on models of an experiment file."),
 }
 """Verb -> (where it lives, what it does). Only the verb that is called is imported."""
 

@@ -1,13 +1,16 @@
 """Live progress of runs: a bar each on a terminal, plain lines elsewhere."""
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from txlbench.errors import UserError
 from txlbench.execution.plan import PlannedRun
 from txlbench.files import last_json_line
 from txlbench.records.states import RunState
@@ -42,13 +45,13 @@ class ProgressDisplay:
 
     def corpus(self, corpus: "Corpus") -> None:
         counts = ", ".join(f"{split} {count:,}" for split, count in corpus.tokens.items())
-        self._say(f"{corpus.name}: {counts} tokens, {len(corpus.vocabulary):,} symbols")
+        self.say(f"{corpus.name}: {counts} tokens, {len(corpus.vocabulary):,} symbols")
         for warning in corpus.warnings:
             self.warn(warning)
 
     def start(self, waiting: Sequence[PlannedRun], finished: int, jobs: int) -> None:
         done = f", {finished} done before" if finished else ""
-        self._say(
+        self.say(
             f"{len(waiting)} runs, {jobs} at a time{done}" if waiting else f"nothing to run{done}"
         )
         self._runs = {run.id: run for run in waiting}
@@ -61,27 +64,25 @@ class ProgressDisplay:
             return
         self._next_look = time.monotonic() + 1.0
         for run in self._runs.values():
-            if run.directory.state in SHOWN_STATES:
-                self._show(run)
+            with contextlib.suppress(UserError):  # a damaged run is told of elsewhere
+                if run.directory.state in SHOWN_STATES:
+                    self._show(run)
 
     def ended(self, run: PlannedRun, state: RunState) -> None:
         if run.id in self._tasks:
             total = run.config.train.max_step
             self._bars.update(self._tasks[run.id], completed=total, detail=str(state))
             self._bars.stop_task(self._tasks[run.id])
-        error = run.directory.read_status().get("error")
-        why = f": {error['type']}: {error['message']}" if error else ""
-        self._say(f"{run.title}: {state}{why}")
+        error = {} if state is RunState.DAMAGED else run.directory.read_status().get("error", {})
+        why = f": {error.get('type')}: {error.get('message')}" if error else ""
+        self.say(f"{run.title}: {state}{why}")
 
     def stop(self) -> None:
         if self._console.is_terminal:
             self._bars.stop()
 
     def _show(self, run: PlannedRun) -> None:
-        line, timing = (
-            last_json_line(path) or {}
-            for path in (run.directory.metrics_file, run.directory.timings_file)
-        )
+        line, timing = _last(run.directory.metrics_file), _last(run.directory.timings_file)
         step, total = line.get("step", 0), run.config.train.max_step
         detail = _detail(run, line, timing, step, total)
         if self._console.is_terminal:
@@ -92,10 +93,19 @@ class ProgressDisplay:
         said, before = self._said.get(run.id, (0.0, ""))
         if step and detail != before and time.monotonic() - said > PLAIN_SECONDS:
             self._said[run.id] = (time.monotonic(), detail)
-            self._say(f"{run.title}: {detail}")
+            self.say(f"{run.title}: {detail}")
 
-    def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+    def say(self, message: str) -> None:
+        self._console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def _last(path: Path) -> dict[str, Any]:
+    """The last line of metrics or timings; nothing if it cannot be read, as others tell."""
+    try:
+        line = last_json_line(path)
+    except UserError:
+        return {}
+    return line if isinstance(line, dict) else {}
 
 
 def _detail(

@@ -17,7 +17,7 @@ def sync(directories: tuple[Path, ...], rebuild: bool) -> int:
     """
     from txlbench.errors import ExitStatus
     from txlbench.records.experiment_directory import experiments_at
-    from txlbench.tracking.backlog import nothing_to_deliver
+    from txlbench.tracking.backlog import nothing_to_deliver, what_is_left
     from txlbench.tracking.store import ui_command
 
     status = ExitStatus.DONE
@@ -26,7 +26,7 @@ def sync(directories: tuple[Path, ...], rebuild: bool) -> int:
         if not rebuild and nothing_to_deliver(path):
             click.echo(f"{path}: nothing new; {ui_command(path)}")
             continue
-        from txlbench.tracking.mlflow_mirror import deliver, what_is_left
+        from txlbench.tracking.mlflow_mirror import deliver
 
         reason = deliver(path, rebuild)
         if reason is None:

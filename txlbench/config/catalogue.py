@@ -17,9 +17,22 @@ ENCODINGS = Registry(
     },
 )
 
-RELATIVE_ENCODINGS = frozenset({"xl", "shaw"})
+RELATIVE_ENCODINGS = {"xl", "shaw"}
 """Encodings that see distances only. The others restart their positions at every segment, so
 that memory is incoherent with them (paper, the equation before section 3.3)."""
+
+
+def register_encoding(name: str, target: str, *, relative: bool) -> None:
+    """Makes somebody's own encoding known by `name`; nothing is imported.
+
+    Args:
+        target: `package.module:Class`, a subclass of `models.positions.encoding.Encoding`.
+        relative: whether it sees distances only, so that what is remembered means the same in the
+            next segment. Configurations ask this long before the class is loaded.
+    """
+    ENCODINGS.register(name, target)
+    if relative:
+        RELATIVE_ENCODINGS.add(name)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,10 @@ from types import TracebackType
 from typing import Self
 
 from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.tracking.backlog import what_is_left
+
+PATIENCE_SECONDS = 600.0
+"""For the last delivery; a server may take bytes and never be done with them."""
 
 
 class Mirror:
@@ -58,5 +62,16 @@ class Mirror:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         process.stdin = None
-        said, _ = process.communicate()
+        try:
+            said, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return what_is_left(
+                self._directory.path, f"nothing more came in {PATIENCE_SECONDS:.0f} s"
+            )
+        if process.returncode and not said.strip():
+            return what_is_left(
+                self._directory.path, f"the mirror ended with status {process.returncode}"
+            )
         return said.strip()

@@ -10,11 +10,11 @@ from txlbench.config.counting import parameters, train_flops, train_targets
 from txlbench.config.evaluate import EvaluateConfig
 from txlbench.config.expansion import Experiment, load_experiment
 from txlbench.config.run import RunConfig
+from txlbench.errors import UserError
 from txlbench.execution.missing import missing
 from txlbench.execution.request import Request
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.states import RunState
 
 SCHEMA = "txlbench.plan/1"
 BYTES_A_PARAMETER = 4 * (3 + 1)
@@ -28,6 +28,7 @@ class Need(StrEnum):
     EVALUATION = "evaluation"
     TRAINING = "training"
     RETRY = "retry"  # failed or diverged before; done again only when asked
+    REPAIR = "repair"  # a file of it cannot be read
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,13 @@ class PlannedRun:
 
     def need(self) -> Need:
         """What is missing on disk, as it is now."""
-        if self.directory.current_state.is_bad and not self._was_killed():
+        try:
+            return self._need()
+        except UserError:
+            return Need.REPAIR
+
+    def _need(self) -> Need:
+        if self.directory.state.is_bad and not self._was_killed():
             return Need.RETRY
         summary = self.directory.read_summary()
         if "training" not in summary:
@@ -145,14 +152,17 @@ def vocabulary_size(run: PlannedRun) -> int | None:
         return CORPORA[corpus.name].vocabulary_size
     if corpus.resolved_level == "byte":
         return 256
-    noted = run.directory.read_facts().get("corpus", {}).get("vocabulary_size")
+    try:
+        noted = run.directory.read_facts().get("corpus", {}).get("vocabulary_size")
+    except UserError:  # said elsewhere
+        return None
     return noted if isinstance(noted, int) else None
 
 
 def _flops_a_second(run: PlannedRun) -> float | None:
     """Of a trained run, as a guide for the others."""
-    training = run.directory.read_summary().get("training")
     size = vocabulary_size(run)
-    if not training or size is None or run.directory.current_state is RunState.RUNNING:
+    if size is None or run.need() not in (Need.NOTHING, Need.EVALUATION):
         return None
-    return train_flops(run.config, size) / max(training["seconds"], 1e-9)
+    seconds = run.directory.read_summary()["training"].get("seconds")
+    return train_flops(run.config, size) / max(seconds, 1e-9) if seconds else None

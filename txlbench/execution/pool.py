@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 from txlbench.errors import ExitStatus
 from txlbench.execution.devices import Devices, worker_environment
 from txlbench.execution.job import Job
 from txlbench.execution.worker import TAKEN
+from txlbench.records.claim import is_claimed
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
 
@@ -57,14 +58,20 @@ class ProcessPool:
         """Runs all jobs; on any exception, an interrupt too, running ones are stopped first.
 
         Args:
+            jobs: each is asked for when there is a place for it.
             ended: told each outcome as it comes; False starts nothing further.
             tick: called a few times a second.
         """
-        waiting, open_ = list(jobs), True
+        waiting, open_ = iter(jobs), True
         try:
-            while self._running or (open_ and waiting):
-                while open_ and waiting and len(self._running) < self._devices.jobs:
-                    self._start(waiting.pop(0))
+            while open_ or self._running:
+                while open_ and len(self._running) < self._devices.jobs:
+                    if (job := next(waiting, None)) is None:
+                        open_ = False
+                        break
+                    self._start(job)
+                if not self._running:
+                    break
                 for worker in self._collect():
                     open_ = ended(worker.job, _outcome(worker)) and open_
                 tick()
@@ -75,7 +82,7 @@ class ProcessPool:
     def _start(self, job: Job) -> None:
         taken = [worker.job.device for worker in self._running]
         device = min(self._devices.names, key=taken.count)
-        placed = Job(job.directory, device, job.evaluations)
+        placed = replace(job, device=device)
         log = RunDirectory(job.directory).log_file.open("a")
         process = subprocess.Popen(
             [sys.executable, "-m", "txlbench.execution.worker"],
@@ -128,9 +135,9 @@ def _outcome(worker: _Worker, asked_to_stop: bool = False) -> RunState:
     A run that another process works on is running, whatever this one was asked.
     """
     run, code = RunDirectory(worker.job.directory), worker.process.returncode
-    state = run.state
-    if code == TAKEN:
+    if code == TAKEN or is_claimed(run.path):
         return RunState.RUNNING
+    state = run.current_state
     if state.is_bad or RECORDED_ENDS.get(state) == code:
         return state
     if asked_to_stop:

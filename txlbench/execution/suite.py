@@ -15,6 +15,9 @@ from txlbench.execution.mirroring import Mirror
 from txlbench.execution.plan import Need, PlannedRun, open_experiment
 from txlbench.execution.pool import ProcessPool
 from txlbench.execution.request import Request
+from txlbench.execution.set_aside import set_aside
+from txlbench.execution.sharing import Share
+from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.states import RunState
 from txlbench.reporting.report import report
@@ -43,6 +46,7 @@ class Watcher(Protocol):
     def warn(self, message: str) -> None: ...
     def corpus(self, corpus: Corpus) -> None: ...
     def start(self, waiting: Sequence[PlannedRun], finished: int, jobs: int) -> None: ...
+    def say(self, message: str) -> None: ...
     def tick(self) -> None: ...
     def ended(self, run: PlannedRun, state: RunState) -> None: ...
     def stop(self) -> None: ...
@@ -51,6 +55,8 @@ class Watcher(Protocol):
 def ablate(request: Request, watcher: Watcher) -> Outcome:
     """Trains and measures what is missing, then writes tables and figures.
 
+    Other calls may do the same at the same time on the same output: they share the runs.
+
     Raises:
         UserError: for a fault that all runs share; then none has started.
     """
@@ -58,12 +64,15 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
     for warning in experiment.warnings:
         watcher.warn(warning)
     corpora = _prepare_corpora(plan, watcher)
-    for run in plan:
+    whole = [run for run in plan if not _is_damaged(run, watcher)]
+    for run in whole:
         _set_stale_aside(run, corpora[run.id], watcher)
-    todo = _choose(plan, request, watcher)
+    todo = _choose(whole, request, watcher)
     devices = choose_devices(request.device, request.jobs, len(todo))
     _make_directory(directory)
     directory.write_spec(experiment)
+    if todo:
+        directory.add_commands([request.command])
     with Mirror(directory) as mirror:
         if todo:
             mirror.follow()
@@ -73,8 +82,8 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
             mirror.follow()
         if complaint := mirror.finish():
             watcher.warn(complaint)
-    bad = any(run.directory.current_state is not RunState.FINISHED for run in plan)
-    status = ExitStatus.RUN_FAILED if bad else ExitStatus.DONE
+    bad = any(run.directory.current_state is not RunState.FINISHED for run in whole)
+    status = ExitStatus.RUN_FAILED if bad or len(whole) < len(plan) else ExitStatus.DONE
     return Outcome(status, written.text, _places(directory))
 
 
@@ -123,27 +132,38 @@ def _check_fit(run: PlannedRun, corpus: Corpus) -> None:
         )
 
 
+def _is_damaged(run: PlannedRun, watcher: Watcher) -> bool:
+    """Whether a file of the run cannot be read; says so, and that the run is left alone."""
+    damage = run.directory.damage()
+    if damage:
+        watcher.warn(f"{run.title} is left alone: {damage}")
+    return bool(damage)
+
+
 def _set_stale_aside(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
     """Renames a run that was trained on other bytes than the corpus has now."""
-    seen = run.directory.read_facts().get("corpus", {}).get("checksum")
-    if seen is None or seen == corpus.checksum:
+    if not _is_stale(run, corpus):
         return
-    path = run.directory.path
-    number = 1
-    while (aside := path.with_name(f"{path.name}.stale-{number}")).exists():
-        number += 1
-    path.rename(aside)
-    watcher.warn(f"{corpus.name} has changed since {run.title} was trained; kept as {aside.name}")
+    with claimed(run.directory) as mine:
+        if not mine:
+            watcher.warn(f"{run.title} is being trained on an earlier {corpus.name} elsewhere")
+        elif _is_stale(run, corpus):  # as no other call has set it aside meanwhile
+            aside = set_aside(run.directory.path)
+            said = f"{corpus.name} has changed since {run.title} was trained"
+            watcher.warn(f"{said}; kept as {aside.name}")
+
+
+def _is_stale(run: PlannedRun, corpus: Corpus) -> bool:
+    seen = run.directory.read_facts().get("corpus", {}).get("checksum")
+    return seen not in (None, corpus.checksum)
 
 
 def _choose(plan: list[PlannedRun], request: Request, watcher: Watcher) -> list[PlannedRun]:
-    """The runs to start now; says why others are left out."""
+    """The runs that lack something; says why others are left out."""
     wanted = {Need.TRAINING, Need.EVALUATION} | ({Need.RETRY} if request.retry else set())
     todo = []
     for run in plan:
-        if run.directory.current_state is RunState.RUNNING:
-            watcher.warn(f"{run.title} is being run by another process; left to it")
-        elif (need := run.need()) in wanted:
+        if (need := run.need()) in wanted:
             todo.append(run)
         elif need is Need.RETRY:
             state = run.directory.state
@@ -158,23 +178,27 @@ def _run(
     keep_going: bool,
     watcher: Watcher,
 ) -> None:
+    """Does the runs of `todo` that no other call does, and waits for the others."""
     finished = sum(run.need() is Need.NOTHING for run in plan)
     by_path = {run.directory.path: run for run in todo}
-    for run in todo:
-        run.directory.path.mkdir(parents=True, exist_ok=True)
-        run.directory.write_config(run.config, run.paper, run.labels[0])
-        if run.need() is Need.RETRY:
-            run.directory.set_state(RunState.INTERRUPTED)
     common = _CommonFault(keep_going, watcher)
+    share = Share(todo, watcher.say)
 
     def ended(job: Job, state: RunState) -> bool:
-        watcher.ended(by_path[job.directory], state)
-        return common.allows_more(by_path[job.directory], state)
+        run = by_path[job.directory]
+        if state is RunState.RUNNING:  # another call has it
+            return True
+        share.end(run)
+        watcher.ended(run, state)
+        return common.allows_more(run, state)
 
     watcher.start(todo, finished, devices.jobs)
+    pool = ProcessPool(devices, os.environ)
     try:
-        jobs = [Job(run.directory.path, "cpu", run.evaluations) for run in todo]
-        ProcessPool(devices, os.environ).run(jobs, ended, watcher.tick)
+        while share.wait(watcher.tick):
+            pool.run(share.jobs(), ended, watcher.tick)
+            if common.was_met:
+                break
     finally:
         watcher.stop()
 
@@ -186,18 +210,20 @@ class _CommonFault:
         self._keep_going = keep_going
         self._watcher = watcher
         self._faults: list[tuple[str, str] | None] = []
+        self.was_met = False
 
     def allows_more(self, run: PlannedRun, state: RunState) -> bool:
         """Whether further runs may start after this one ended."""
-        error = run.directory.read_status().get("error", {})
-        self._faults.append((error["type"], error["where"]) if state is RunState.FAILED else None)
+        failed = state is RunState.FAILED
+        error = run.directory.read_status().get("error", {}) if failed else {}
+        self._faults.append((error.get("type", ""), error.get("where", "")) if failed else None)
         first = self._faults[:2]
         if self._keep_going or len(first) < 2 or None in first or first[0] != first[1]:
             return True
-        if len(self._faults) > 2:
-            return False  # was running beside them; said already
-        self._watcher.warn(
-            f"the first two runs failed alike ({error['type']}: {error['message']}); "
-            "nothing further is started (--keep-going overrides)"
-        )
+        if not self.was_met:
+            self.was_met = True
+            self._watcher.warn(
+                f"the first two runs failed alike ({error.get('type')}: {error.get('message')}); "
+                "nothing further is started (--keep-going overrides)"
+            )
         return False

@@ -20,7 +20,7 @@ from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
 
 TAKEN = 75
-"""Exit status of a process that found another one at work on its run."""
+"""Exit status of a process that found another one at work on its run, or its work done."""
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
     threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
     run = RunDirectory(job.directory)
     with claimed(run) as mine:
-        if not mine:
+        if not mine or job.attempts not in (None, run.attempts):
             return TAKEN
         try:
             from txlbench.execution.runner import execute

@@ -1,6 +1,6 @@
 """An experiment's directory: the effective experiment file, its runs, tables and figures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +40,15 @@ class ExperimentDirectory:
         return RunDirectory(self.runs_directory / run_id)
 
     def runs(self) -> list[RunDirectory]:
-        """Every run on disk, stale ones left out, in order of id."""
+        """Every run on disk in order of id; not what is stale, or on its way here."""
         if not self.runs_directory.is_dir():
             return []
         paths = sorted(path for path in self.runs_directory.iterdir() if path.is_dir())
-        return [RunDirectory(path) for path in paths if ".stale-" not in path.name]
+        return [
+            RunDirectory(path)
+            for path in paths
+            if ".stale-" not in path.name and not path.name.startswith(".")
+        ]
 
     def write_spec(self, experiment: Experiment) -> None:
         """Keeps the experiment file as it took effect, command-line settings included."""
@@ -52,6 +56,26 @@ class ExperimentDirectory:
 
     def read_spec(self) -> Experiment:
         return load_experiment(self.spec_file)
+
+    def commands(self) -> list[str]:
+        """What was typed to train and measure its runs, each once, in order of first use."""
+        if not self._commands_file.is_file():
+            return []
+        text = self._commands_file.read_text(encoding="utf-8", errors="replace")
+        return list(dict.fromkeys(line for line in text.split("\n") if line))
+
+    def add_commands(self, commands: Iterable[str]) -> None:
+        """Keeps `commands`, a line each, beside those that are known."""
+        known = self.commands()
+        lines = [" ".join(command.split()) for command in commands]
+        new = "".join(f"{line}\n" for line in dict.fromkeys(lines) if line not in known)
+        if new:
+            with self._commands_file.open("a", encoding="utf-8") as file:
+                file.write(new)
+
+    @property
+    def _commands_file(self) -> Path:
+        return self.path / "commands.txt"
 
 
 def find_experiments(results: Path) -> Iterator[ExperimentDirectory]:

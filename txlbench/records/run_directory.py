@@ -7,18 +7,24 @@ depends on the machine and the hour is in `timings.jsonl`, `facts.json` and `sta
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from txlbench.config.imported import ImportedConfig
-from txlbench.config.loading import dump_yaml, read_yaml, validate
+from txlbench.config.loading import Document, dump_yaml, read_yaml, validate
 from txlbench.config.measurements import Measurement
 from txlbench.config.run import RunConfig
 from txlbench.errors import UserError
 from txlbench.files import append_json_line, read_json, read_json_lines, write_json, write_text
+from txlbench.records import shapes
+from txlbench.records.claim import is_claimed
 from txlbench.records.states import RunState
+
+SILENCE_SECONDS = 3600.0
+"""A run of another machine, whose locks may not reach us, is given up after so long a silence."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ class RunDirectory:
     def read_paper(self) -> dict[str, float | str]:
         """The paper's numbers of the row that the run was made for."""
         value = read_yaml(self.path / "config.yaml").value
-        return dict(value.get("paper") or {}) if isinstance(value, dict) else {}
+        paper = value.get("paper") if isinstance(value, dict) else None
+        return dict(paper) if isinstance(paper, dict) else {}
 
     def write_imported(self, config: ImportedConfig) -> None:
         """Writes `config.yaml` of a model that was not trained here."""
@@ -96,19 +103,24 @@ class RunDirectory:
     def read_tokens(self) -> tuple[str, ...] | None:
         """The model's vocabulary in order of id, None if an imported one brought none."""
         path = self.path / "vocab.json"
-        return tuple(read_json(path)) if path.exists() else None
+        if not path.exists():
+            return None
+        tokens = read_json(path)
+        if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
+            raise UserError(f"{path}: not a list of tokens", "restore it from a copy")
+        return tuple(tokens)
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         write_json(self.path / "facts.json", dict(facts))
 
     def read_facts(self) -> dict[str, Any]:
-        return self._read_object("facts.json")
+        return self._read_object("facts.json", shapes.Facts)
 
     # State
 
     def read_status(self) -> dict[str, Any]:
         """`status.json` as a mapping: state, attempts, times, error; empty if never started."""
-        return self._read_object("status.json")
+        return self._read_object("status.json", shapes.Status)
 
     @property
     def state(self) -> RunState:
@@ -123,29 +135,38 @@ class RunDirectory:
 
     @property
     def current_state(self) -> RunState:
-        """The state, where a run that was left running by a process now gone is interrupted."""
-        state = self.state
+        """The state as it is now: a run that nobody works on any more was interrupted."""
+        try:
+            state = self.state
+        except UserError:
+            return RunState.DAMAGED
         if state is RunState.RUNNING and not self.is_worked_on:
             return RunState.INTERRUPTED
         return state
 
     @property
     def is_worked_on(self) -> bool:
-        """Whether the process that started the run lives; True on another host, as who can tell."""
-        status = self.read_status()
-        if status.get("host") != socket.gethostname() or not isinstance(status.get("pid"), int):
+        """Whether a process works on the run: one that holds its claim, or one of another machine
+        that gave a sign of life lately."""
+        if is_claimed(self.path):
             return True
-        try:
-            os.kill(status["pid"], 0)
-        except ProcessLookupError:
+        if self.read_status().get("host", socket.gethostname()) == socket.gethostname():
             return False
-        except PermissionError:
-            pass
-        return True
+        return time.time() - self._last_sign() < SILENCE_SECONDS
+
+    def _last_sign(self) -> float:
+        """When a file that runs write was last changed, in seconds since the epoch."""
+        files = (self.path / "status.json", self.metrics_file, self.timings_file, self.log_file)
+        return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+
+    @property
+    def attempts(self) -> int:
+        """How often the run was started."""
+        return int(self.read_status().get("attempts", 0))
 
     def start(self) -> None:
         """Marks the run as running in this process and counts the attempt."""
-        attempts = self.read_status().get("attempts", 0)
+        attempts = self.attempts
         self.error_file.unlink(missing_ok=True)
         status = {"state": RunState.RUNNING, "attempts": attempts + 1, "started": time.time()}
         write_json(
@@ -175,10 +196,10 @@ class RunDirectory:
 
     def read_metrics(self) -> Iterator[dict[str, Any]]:
         """The lines of `metrics.jsonl`, training and validation in order of step."""
-        return (value for value, _ in read_json_lines(self.metrics_file))
+        return self._lines(self.metrics_file)
 
     def read_timings(self) -> Iterator[dict[str, Any]]:
-        return (value for value, _ in read_json_lines(self.timings_file))
+        return self._lines(self.timings_file)
 
     # Results
 
@@ -190,20 +211,53 @@ class RunDirectory:
     def read_evaluation(self, measurement: Measurement) -> dict[str, Any] | None:
         """The stored record of `measurement`, None if it has not been made."""
         path = self.evaluations / f"{measurement.key}.json"
-        return read_json(path) if path.exists() else None
+        return _read_object(path, shapes.Evaluation) if path.exists() else None
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.path / "summary.json", dict(summary))
 
     def read_summary(self) -> dict[str, Any]:
         """Final numbers, each with how it was obtained; empty until the run is trained."""
-        return self._read_object("summary.json")
+        return self._read_object("summary.json", shapes.Summary)
 
-    def _read_object(self, name: str) -> dict[str, Any]:
+    # Whole or damaged
+
+    def damage(self) -> str:
+        """What is wrong with the first file that cannot be read, in one line; empty if all can."""
+        try:
+            if (self.path / "config.yaml").exists() and self.state is not RunState.IMPORTED:
+                self.read_config()
+            _ = self.state, self.read_facts(), self.read_summary()
+            for lines in (self.read_metrics(), self.read_timings()):
+                deque(lines, maxlen=0)
+            for path in sorted(self.evaluations.glob("*.json")):
+                _read_object(path, shapes.Evaluation)
+        except UserError as error:
+            return str(error)
+        except OSError as error:
+            return f"{error.filename or self.path}: {error.strerror}; check its permissions"
+        return ""
+
+    def _read_object(self, name: str, shape: type[shapes.Record]) -> dict[str, Any]:
         path = self.path / name
-        if not path.exists():
-            return {}
-        value = read_json(path)
-        if not isinstance(value, dict):
-            raise UserError(f"{path}: not a JSON object", "delete it or restore it from a copy")
-        return value
+        return _read_object(path, shape) if path.exists() else {}
+
+    def _lines(self, path: Path) -> Iterator[dict[str, Any]]:
+        for value, offset in read_json_lines(path):
+            yield checked_line(path, value, offset)
+
+
+def checked_line(path: Path, value: Any, offset: int) -> dict[str, Any]:
+    """`value` if it is a line of metrics or timings; UserError naming where it ends in `path`."""
+    place = Document(f"{path}: line that ends at byte {offset}", value)
+    validate(shapes.Line, value, place)
+    line: dict[str, Any] = value
+    return line
+
+
+def _read_object(path: Path, shape: type[shapes.Record]) -> dict[str, Any]:
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: not a JSON object", "delete it or restore it from a copy")
+    validate(shape, value, Document(str(path), value))
+    return value

@@ -14,8 +14,9 @@ class RunState(StrEnum):
     FAILED = "failed"
     DIVERGED = "diverged"
     IMPORTED = "imported"
+    DAMAGED = "damaged"  # never written: a file of the run cannot be read
 
     @property
     def is_bad(self) -> bool:
         """Whether the run ended without the numbers that were asked for."""
-        return self in (RunState.FAILED, RunState.DIVERGED)
+        return self in (RunState.FAILED, RunState.DIVERGED, RunState.DAMAGED)

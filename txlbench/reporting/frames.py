@@ -12,17 +12,13 @@ from txlbench.reporting.rows import Row, best_loss, init_loss
 from txlbench.reporting.statistics import Estimate
 
 
-def runs_frame(results: Results) -> pd.DataFrame:
-    """One line for each row and seed: configuration, state, and results where there are any."""
-    return pd.DataFrame([_run(run) for run in results.runs])
-
-
 def curves_frame(results: Results) -> pd.DataFrame:
     """Learning curves: label, seed, step, tokens, kind (train or valid), loss (nats), value."""
     columns = ["label", "seed", "step", "tokens", "kind", "loss", "value"]
     records = [
         (run.label, run.config.seed, line["step"], line.get("tokens"), kind, line[key], value)
         for run in results.runs
+        if not run.is_damaged
         for line in run.directory.read_metrics()
         for kind, key in (("train", "train_loss"), ("valid", "valid_loss"))
         if key in line
@@ -68,39 +64,11 @@ def table_frame(rows: list[Row], provenance: Provenance) -> pd.DataFrame:
                 **_row(row),
                 "notes": "; ".join(notes(row, reference)),
                 "commit": " ".join(provenance.commits),
-                "command": provenance.command,
+                "command": provenance.commands,
             }
             for row in rows
         ]
     )
-
-
-def _run(run: RunResult) -> dict[str, Any]:
-    outcome = run.outcome
-    found: dict[str, Any] = {
-        "label": run.label,
-        "seed": run.config.seed,
-        "run_id": run.directory.id,
-        "recurrence": run.config.train.recurrence,
-        "encoding": run.config.model.name,
-        "loss": run.config.train.loss,
-        "state": run.state,
-        "error": run.error,
-        "targets_trained": run.training.get("targets_trained"),
-        "parameters": run.facts.get("parameters"),
-        "unit": run.unit,
-    }
-    if outcome is not None:
-        found |= {
-            "init": run.displayed(outcome.init.loss),
-            "best": run.displayed(outcome.best.loss),
-            "init_loss": outcome.init.loss,
-            "best_loss": outcome.best.loss,
-            "best_length": outcome.best_length,
-            "attention_length": outcome.attention_length,
-            "did_train": run.did_train,
-        }
-    return found
 
 
 def _sweep_point(run: RunResult, point: SweepPoint) -> dict[str, Any]:

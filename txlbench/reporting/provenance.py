@@ -17,6 +17,8 @@ class Provenance:
     Attributes:
         run_ids: runs that exist, in the experiment's order.
         commits: of the code that trained them; "unknown" outside a checkout.
+        command: what was typed to make the table or figure.
+        trained_by: what was typed to train and measure the runs, where that is known.
     """
 
     experiment: str
@@ -24,6 +26,7 @@ class Provenance:
     commits: tuple[str, ...]
     seeds: int
     command: str
+    trained_by: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, results: Results, command: str) -> "Provenance":
@@ -34,7 +37,14 @@ class Provenance:
             commits=_distinct(str(run.facts.get("commit") or "unknown") for run in started),
             seeds=len({run.config.seed for run in started}),
             command=command,
+            trained_by=results.commands,
         )
+
+    @property
+    def commands(self) -> str:
+        """Every command that led here, the one that made this last."""
+        earlier = [each for each in self.trained_by if each != self.command]
+        return "; then ".join([*earlier, self.command])
 
     @property
     def short(self) -> str:
@@ -50,7 +60,7 @@ class Provenance:
         commits = ", ".join(self.commits) or "unknown"
         runs = ", ".join(self.run_ids) or "none"
         return (
-            f"Experiment {self.experiment}; runs {runs}; commit {commits}; command: {self.command}"
+            f"Experiment {self.experiment}; runs {runs}; commit {commits}; command: {self.commands}"
         )
 
 

@@ -20,11 +20,13 @@ class Written:
 
     Attributes:
         table: in the narrow form for a terminal.
+        damage: what is wrong with each run that cannot be read, in one line.
     """
 
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     table: Table
+    damage: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -39,21 +41,16 @@ def report(directory: ExperimentDirectory, command: str) -> Written:
         command: what the user typed, which tables and figures name.
 
     Raises:
-        UserError: naming the file that cannot be read.
+        UserError: if the experiment's own file cannot be read.
     """
     results = read_results(directory)
     provenance = Provenance.of(results, command)
     table = build_table(results, provenance)
     tables = _write_tables(directory, results, provenance, table)
     figures = draw_all(results, provenance, directory.figures)
-    return Written(tuple(tables), tuple(figures), for_terminal(table, provenance.short))
-
-
-def terminal_table(directory: ExperimentDirectory, command: str) -> Table:
-    """The table as a terminal shows it, without writing anything."""
-    results = read_results(directory)
-    provenance = Provenance.of(results, command)
-    return for_terminal(build_table(results, provenance), provenance.short)
+    damage = dict.fromkeys(run.error for run in results.runs if run.is_damaged)
+    shown = for_terminal(table, provenance.short)
+    return Written(tuple(tables), tuple(figures), shown, tuple(damage))
 
 
 def _write_tables(

@@ -8,6 +8,7 @@ from typing import Any
 from txlbench.config.expansion import Experiment, Line
 from txlbench.config.run import RunConfig
 from txlbench.config.units import displayed
+from txlbench.errors import UserError
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
@@ -27,7 +28,8 @@ class RunResult:
 
     Attributes:
         state: a run state, "not run", or "not evaluated" under these evaluation settings.
-        error: what ended a failed or diverged run, in one line; else empty.
+        error: what ended a failed or diverged run, or is wrong with the files of a damaged one, in
+            one line; else empty.
         outcome: None without numbers.
     """
 
@@ -47,6 +49,11 @@ class RunResult:
     @property
     def unit(self) -> str:
         return self.config.corpus.unit
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some file of the run cannot be read; then nothing of it is shown."""
+        return self.state == RunState.DAMAGED
 
     def displayed(self, nats: float) -> float:
         return displayed(nats, self.unit)
@@ -82,10 +89,15 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment with the records of all its runs, line by line and seed by seed."""
+    """An experiment with the records of all its runs, line by line and seed by seed.
+
+    Attributes:
+        commands: what was typed to train and measure the runs.
+    """
 
     experiment: Experiment
     runs: tuple[RunResult, ...]
+    commands: tuple[str, ...] = ()
 
     def by_line(self) -> list[tuple[Line, tuple[RunResult, ...]]]:
         """The lines in the experiment's order, each with its runs."""
@@ -129,8 +141,10 @@ class Results:
 def read_results(directory: ExperimentDirectory) -> Results:
     """Reads everything that the runs in `directory` have left so far.
 
+    A run with a file that cannot be read is `damaged` and has no numbers; the others do.
+
     Raises:
-        UserError: naming the file that is not what it should be.
+        UserError: if the experiment's own file is not what it should be.
     """
     experiment = directory.read_spec()
     runs = tuple(
@@ -138,7 +152,7 @@ def read_results(directory: ExperimentDirectory) -> Results:
         for line in experiment.lines
         for identity, config in zip(line.run_ids, line.configs, strict=True)
     )
-    return Results(experiment, runs)
+    return Results(experiment, runs, tuple(directory.commands()))
 
 
 def _reason(runs: tuple[RunResult, ...], unit: str) -> str:
@@ -151,8 +165,14 @@ def _reason(runs: tuple[RunResult, ...], unit: str) -> str:
 
 
 def _read_run(line: Line, config: RunConfig, run: RunDirectory) -> RunResult:
-    summary = run.read_summary()
-    outcome = find_outcome(summary, config.evaluate, run.path / "summary.json")
+    damage = run.damage()
+    try:
+        summary = {} if damage else run.read_summary()
+        outcome = find_outcome(summary, config.evaluate, run.path / "summary.json")
+    except UserError as error:
+        damage, summary, outcome = str(error), {}, None
+    if damage:
+        return RunResult(line, config, run, str(RunState.DAMAGED), damage, {}, {}, None)
     state = run.current_state
     return RunResult(
         line=line,

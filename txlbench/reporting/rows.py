@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from txlbench.config.expansion import Line
 from txlbench.records.states import RunState
 from txlbench.reporting.outcome import Outcome
-from txlbench.reporting.results import NOT_RUN, Results, RunResult
+from txlbench.reporting.results import Results, RunResult
 from txlbench.reporting.statistics import Estimate, estimate, paired_difference
 
 DID_NOT_TRAIN = "did not train: at the unigram level"
@@ -102,13 +102,8 @@ class Row:
         """Where the row stands: results first, then what has none, failures last."""
         if self.scored:
             return 0 if self.did_train else 1
-        bad = (RunState.FAILED, RunState.DIVERGED)
+        bad = (RunState.FAILED, RunState.DIVERGED, RunState.DAMAGED)
         return 3 if any(run.state in bad for run in self.runs) else 2
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether no run of the row was ever started."""
-        return all(run.state == NOT_RUN for run in self.runs)
 
 
 def init_loss(outcome: Outcome) -> float:

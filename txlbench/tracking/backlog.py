@@ -5,11 +5,14 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from txlbench.config.expansion import Experiment
 from txlbench.config.run import RunConfig
 from txlbench.errors import UserError
-from txlbench.files import read_json, write_json
+from txlbench.files import write_json
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
@@ -37,7 +40,7 @@ class Delivered:
     store: str
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     run_id: str | None = None
-    offset: int = 0
+    offset: Annotated[int, Field(ge=0)] = 0
     status: str | None = None
     files: dict[str, str] = field(default_factory=dict)
 
@@ -50,11 +53,7 @@ class Delivered:
     @classmethod
     def read(cls, folder: Path, store: Store) -> "Delivered":
         """The notes in `folder`; empty ones if there are none, or none for this store."""
-        path = folder / NOTES
-        try:
-            found = cls(**read_json(path)) if path.exists() else None
-        except (UserError, TypeError):
-            found = None  # unreadable notes are no notes: all is delivered again
+        found = _notes_at(folder / NOTES)
         return found if found is not None and found.store == store.uri else cls(store.uri)
 
     def write(self, folder: Path) -> None:
@@ -66,6 +65,14 @@ class Delivered:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
             if self.files.get(str(path.relative_to(folder))) != digest:
                 yield path, digest
+
+
+def _notes_at(path: Path) -> Delivered | None:
+    """The notes at `path`; unreadable ones are no notes, so that all is delivered again."""
+    try:
+        return TypeAdapter(Delivered).validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValidationError):
+        return None
 
 
 def files_of(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
@@ -102,8 +109,15 @@ def name_and_config(run: RunDirectory, experiment: Experiment) -> tuple[str, Run
 
 
 def started_runs(experiment: ExperimentDirectory) -> list[RunDirectory]:
-    """The runs that MLflow should list."""
-    return [run for run in experiment.runs() if run.state is not RunState.QUEUED]
+    """The runs that MLflow should list, those whose files cannot be read left out."""
+    unknown = (RunState.QUEUED, RunState.DAMAGED)
+    return [run for run in experiment.runs() if run.current_state not in unknown]
+
+
+def damaged_runs(experiment: ExperimentDirectory) -> list[str]:
+    """What is wrong with each run whose state cannot be read, in one line."""
+    runs = (run for run in experiment.runs() if run.current_state is RunState.DAMAGED)
+    return [run.damage() for run in runs]
 
 
 def end_of_metrics(run: RunDirectory) -> int:
@@ -155,6 +169,15 @@ def backlog(directory: Path) -> tuple[int, int]:
     return len(waiting), sum(lines_left(run, note) for run, note in waiting)
 
 
+def what_is_left(directory: Path, reason: str) -> str:
+    """One line: what MLflow lacks, why, and how to deliver it."""
+    runs, lines = backlog(directory)
+    return (
+        f"{directory}: MLflow lacks {lines} lines of {runs} run{'s' * (runs != 1)} ({reason}); "
+        f"deliver them with `txlbench sync {directory}`"
+    )
+
+
 def nothing_to_deliver(directory: Path) -> bool:
     """Whether the store of the experiment in `directory` has everything; imports no MLflow."""
     store = store_of(directory)
@@ -162,7 +185,10 @@ def nothing_to_deliver(directory: Path) -> bool:
     parent = Delivered.read(directory, store)
     if parent.run_id is None or any(parent.changed(directory, EXPERIMENT_FILES)):
         return False
-    runs = [(run, Delivered.read(run.path, store)) for run in started_runs(experiment)]
+    started = started_runs(experiment)
+    if parent.status != overall_status(started) or damaged_runs(experiment):
+        return False
+    runs = [(run, Delivered.read(run.path, store)) for run in started]
     if not all(is_delivered(run, notes) for run, notes in runs):
         return False
     return not store.lacks([parent.run_id, *(notes.run_id or "" for _, notes in runs)])
@@ -175,7 +201,8 @@ def run_directory_of(mlflow_run: str, results: Path) -> Path:
         UserError: if none was.
     """
     for path in sorted(results.glob(f"*/runs/*/{NOTES}")):
-        if read_json(path).get("run_id") == mlflow_run:
+        notes = _notes_at(path)
+        if notes is not None and notes.run_id == mlflow_run:
             return path.parent
     raise UserError(
         f"runs:/{mlflow_run}: no run below {results} was delivered to MLflow under that id",

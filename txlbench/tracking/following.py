@@ -8,8 +8,13 @@ import time
 from collections.abc import Callable
 
 POLL_SECONDS = 4.0
+"""At least, between two deliveries."""
+LARGEST_SHARE = 0.01
+"""Of one core's time that deliveries may take: after a dear one the next waits longer."""
 LAST_WAITS = (0.0, 2.0, 5.0)
 """Seconds before each try of the last delivery."""
+LAST_SECONDS = 30.0
+"""After which no further try of the last delivery begins: a server may accept and never answer."""
 NICENESS = 5
 """Training comes first on a machine with few cores."""
 
@@ -23,12 +28,18 @@ def follow(attempt: Callable[[], bool]) -> bool:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
-    while not _input_closes_within(POLL_SECONDS):
+    pause = POLL_SECONDS
+    while not _input_closes_within(pause):
+        begun = time.process_time()
         attempt()
+        pause = max(POLL_SECONDS, (time.process_time() - begun) / LARGEST_SHARE)
+    deadline = time.monotonic() + LAST_SECONDS
     for wait in LAST_WAITS:
         time.sleep(wait)
         if attempt():
             return True
+        if time.monotonic() > deadline:
+            break
     return False
 
 

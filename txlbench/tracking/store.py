@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 SQLITE = "sqlite:///"
 
@@ -71,8 +71,22 @@ def store_of(experiment: Path) -> Store:
         return Store(f"{SQLITE}{database}", artifacts, True, parent / ".mlflow.lock")
     if uri.startswith(SQLITE):
         database = Path(uri.removeprefix(SQLITE)).absolute()
-        return Store(uri, artifacts, False, database.with_name(f".{database.name}.lock"))
+        return Store(f"{SQLITE}{database}", artifacts, False, _lock_beside(database))
+    if (folder := _folder(uri)) is not None:
+        return Store(folder.as_uri(), None, False, _lock_beside(folder))
     return Store(uri, None, False, experiment / ".mlflow.lock")
+
+
+def _folder(uri: str) -> Path | None:
+    """The folder that `uri` names as a path or as file:, absolute; None if it names none."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file"):
+        return None
+    return Path(unquote(parts.path) if parts.scheme else uri).absolute()
+
+
+def _lock_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
 
 
 def ui_command(experiment: Path) -> str:
@@ -80,10 +94,12 @@ def ui_command(experiment: Path) -> str:
     store = store_of(experiment)
     if urlsplit(store.uri).scheme in ("http", "https"):
         return store.uri
-    uri = store.uri
-    if store.is_own and store.database is not None:
+    uri, setting = store.uri, ""
+    if _folder(uri) is not None:
+        setting = "MLFLOW_ALLOW_FILE_STORE=true "  # else MLflow 3 refuses folders
+    elif store.is_own and store.database is not None:
         uri = f"{SQLITE}{_shortest(store.database)}"
-    return f"{_mlflow_executable()} ui --backend-store-uri {shlex.quote(uri)}"
+    return f"{setting}{_mlflow_executable()} ui --backend-store-uri {shlex.quote(uri)}"
 
 
 def _mlflow_executable() -> str:

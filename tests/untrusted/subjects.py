@@ -1,0 +1,215 @@
+"""Files that come from elsewhere, each with what reads it; a new loader is added here, once."""
+
+import io
+import json
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.execution.trial import SPEC
+from tests.models.convert.official_modules import save_official
+from tests.models.convert.scored import GOLDEN
+from tests.reporting.laboratory import Laboratory
+from txlbench.config.corpus import CorpusConfig
+from txlbench.config.expansion import load_experiment
+from txlbench.config.loading import dump_yaml
+from txlbench.data.archives import extract
+from txlbench.data.building import build
+from txlbench.data.corpus import open_corpus
+from txlbench.data.own_text import OwnText
+from txlbench.execution.plan import describe_plan, make_plan
+from txlbench.execution.texts import _read_ids
+from txlbench.models.convert.hf import read_hf
+from txlbench.models.convert.tensor_bundle import TensorBundle
+from txlbench.models.convert.tf import read_tf
+from txlbench.models.convert.torch_file import read_torch
+from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.loss_file import LossFile, read_loss_file, write_loss_file
+from txlbench.reporting.formats import latex, markdown, plain_text
+from txlbench.reporting.frames import curves_frame, positions_frame, sweep_frame, table_frame
+from txlbench.reporting.provenance import Provenance
+from txlbench.reporting.results import read_results
+from txlbench.reporting.rows import build_rows
+from txlbench.reporting.table import build_table, for_terminal
+from txlbench.tracking.backlog import backlog, nothing_to_deliver
+from txlbench.training import checkpoint
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file under attack.
+
+    Attributes:
+        make: writes a folder in which all is well.
+        file: the file of it that is changed, relative to the folder.
+        read: reads the folder.
+        kind: how the file is changed, see `mutations.mutated`.
+    """
+
+    name: str
+    make: Callable[[Path], object]
+    file: str
+    read: Callable[[Path], object]
+    kind: str = "bytes"
+
+
+def _loss_file(folder: Path) -> None:
+    file = LossFile(np.ones((2, 3)), np.array([1, 2]), np.array([4, 5, 6]), name="a", longest=9)
+    write_loss_file(folder / "a.npz", file)
+
+
+def _checkpoint(folder: Path) -> None:
+    checkpoint.save_model(folder / "best.pt", {"a": torch.arange(12.0).reshape(3, 4)})
+
+
+def _spec(folder: Path) -> None:
+    rows = [{"label": "a", "set": {"train.lr": 0.1}, "paper": {"ppl": 1.0}}]
+    grid = {"model.encoding": ["xl", "shaw"]}
+    content = {**SPEC, "seeds": [1, 2], "rows": rows, "grid": grid}
+    (folder / "spec.yaml").write_text(dump_yaml(content))
+
+
+def _run(folder: Path) -> None:
+    rows, train = [{"label": "xl"}], {"tgt_len": 8, "mem_len": 8, "max_step": 20}
+    laboratory = Laboratory(folder / "results")
+    (run,) = laboratory.finished(rows=rows, seeds=[1], train=train).runs()
+    notes = {"store": "s", "token": "t", "run_id": "r", "offset": 40, "files": {"a": "b"}}
+    (run.path / "mlflow.json").write_text(json.dumps(notes))
+    (folder / "run").symlink_to(run.path.relative_to(folder))
+
+
+def _show(folder: Path) -> None:
+    """All that table, figures and plan ask of an experiment."""
+    directory = ExperimentDirectory(folder / "results" / "small")
+    results = read_results(directory)
+    provenance = Provenance.of(results, "c")
+    table = build_table(results, provenance)
+    for form in (markdown, latex, plain_text):
+        form(for_terminal(table, "s"))
+    for frame in (curves_frame, sweep_frame, positions_frame):
+        frame(results)
+    table_frame(build_rows(results), provenance).to_csv()
+    describe_plan(make_plan(results.experiment, directory))
+    backlog(directory.path)
+    nothing_to_deliver(directory.path)
+    for run in directory.runs():
+        run.damage()
+        _ = run.current_state
+
+
+def _of_run(name: str, kind: str = "json") -> Subject:
+    return Subject(f"run: {name}", _run, f"run/{name}", _show, kind)
+
+
+def _zip(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "a", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("wanted.txt", b"hello " * 50)
+        archive.writestr("../other.txt", b"other")
+
+
+def _tar(folder: Path, mode: Any = "w") -> None:
+    with tarfile.open(folder / "a", mode) as archive:
+        for name in ("../other.txt", "wanted.txt"):
+            member = tarfile.TarInfo(name)
+            member.size = 300
+            archive.addfile(member, io.BytesIO(b"hello " * 50))
+
+
+def _extract(folder: Path) -> None:
+    (folder / "out").mkdir(exist_ok=True)
+    extract(folder / "a", {"wanted.txt": folder / "out" / "wanted.txt"})
+
+
+def _golden(case: str) -> Callable[[Path], object]:
+    return lambda folder: shutil.copytree(GOLDEN / case, folder, dirs_exist_ok=True)
+
+
+def _torch(folder: Path, zipped: bool) -> None:
+    save_official(folder / "model.pt", "plain", _use_new_zipfile_serialization=zipped)
+
+
+def _tf(folder: Path) -> None:
+    for path in (GOLDEN / "tf").glob("shared.*"):
+        shutil.copy(path, folder)
+
+
+def _tf_npz(folder: Path) -> None:
+    bundle = TensorBundle(GOLDEN / "tf" / "shared")
+    np.savez(folder / "a.npz", **{name: bundle.read(name) for name in bundle.entries})
+
+
+def _corpus(folder: Path) -> None:
+    (folder / "mine.txt").write_text("hello world, a text of some length " * 20)
+    source = OwnText(CorpusConfig(name="mine", path=str(folder / "mine.txt"), level="word"))
+    (folder / "corpus").mkdir()
+    build(source, source.checksum(), folder / "corpus", folder)
+
+
+def _open_corpus(folder: Path) -> None:
+    corpus = open_corpus(folder / "corpus", "mine")
+    corpus.facts()
+    for split in corpus.tokens:
+        ids = corpus.ids(split)
+        corpus.vocabulary.decode(ids[:5])
+
+
+SUBJECTS = [
+    Subject("checkpoint", _checkpoint, "best.pt", lambda f: checkpoint.load(f / "best.pt")),
+    Subject("loss file", _loss_file, "a.npz", lambda f: read_loss_file(f / "a.npz")),
+    Subject(
+        "token ids",
+        lambda f: np.save(f / "a.npy", np.arange(40)),
+        "a.npy",
+        lambda f: _read_ids(f / "a.npy", 100).sum(),
+    ),
+    Subject("experiment", _spec, "spec.yaml", lambda f: load_experiment(f / "spec.yaml"), "yaml"),
+    Subject("experiment's bytes", _spec, "spec.yaml", lambda f: load_experiment(f / "spec.yaml")),
+    *(_of_run(name) for name in ("status.json", "facts.json", "summary.json", "mlflow.json")),
+    *(_of_run(name, "lines") for name in ("metrics.jsonl", "timings.jsonl")),
+    _of_run("config.yaml", "yaml"),
+    Subject("run: spec.yaml", _run, "results/small/spec.yaml", _show, "yaml"),
+    Subject("zip", _zip, "a", _extract),
+    Subject("tar", _tar, "a", _extract),
+    Subject("tar.gz", lambda f: _tar(f, "w:gz"), "a", _extract),
+    Subject("tar.bz2", lambda f: _tar(f, "w:bz2"), "a", _extract),
+    *(
+        Subject(f"Hugging Face: {name}", _golden(case), name, read_hf, kind)
+        for case, name, kind in (
+            ("plain", "config.json", "json"),
+            ("plain", "pytorch_model.bin", "bytes"),
+            ("narrow", "model.safetensors", "bytes"),
+            ("shared", "model.safetensors.index.json", "json"),
+            ("shared", "model-00002-of-00003.safetensors", "bytes"),
+        )
+    ),
+    *(
+        Subject(
+            f"torch, {'zip' if zipped else 'before 1.6'}",
+            partial(_torch, zipped=zipped),
+            "model.pt",
+            lambda f: read_torch(f / "model.pt"),
+        )
+        for zipped in (True, False)
+    ),
+    *(
+        Subject(f"TensorFlow: {name}", _tf, name, lambda f: read_tf(f / "shared"))
+        for name in ("shared.index", "shared.data-00000-of-00001")
+    ),
+    Subject("TensorFlow: npz", _tf_npz, "a.npz", lambda f: read_tf(f / "a.npz")),
+    *(
+        Subject(f"corpus: {name}", _corpus, f"corpus/{name}", _open_corpus, kind)
+        for name, kind in (
+            ("corpus.json", "json"),
+            ("vocabulary.json", "json"),
+            ("train.ids", "bytes"),
+        )
+    ),
+]

@@ -1,0 +1,133 @@
+"""What every model must keep, as the largest amount by which one does not.
+
+Each function takes a small model in float64 and token ids, and returns a difference in nats (or of
+remembered states) that is 0 but for rounding. Causality counts any influence at all.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from txlbench.models.interface import LanguageModel, State, View
+
+ROUNDING = 1e-12
+"""Losses of equal computations in float64 differ by less; influences are larger."""
+TOLERANCE = 1e-9
+"""Computations in another order differ by less."""
+
+
+def strengthen(model: LanguageModel) -> None:
+    """Draws every weight anew: initial weights leave attention flat and biases zero."""
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, 1.0 if name.endswith("norm.weight") else 0.0, 0.4)
+
+
+def stream_losses(
+    model: LanguageModel,
+    tokens_BT: Tensor,
+    cuts: Sequence[int],
+    view: View,
+    state: State | None = None,
+) -> tuple[Tensor, State]:
+    """Losses [B, sum(cuts)] of segments of the given lengths, memory carried; and the state."""
+    state = state or model.initial_state(len(tokens_BT), view)
+    losses, start = [], 0
+    for length in cuts:
+        hidden, state = model(tokens_BT[:, start : start + length], state)
+        losses.append(model.losses(hidden, tokens_BT[:, start + 1 : start + length + 1]))
+        start += length
+    return torch.cat(losses, dim=1), state
+
+
+def influence(
+    model: LanguageModel, tokens: Tensor, cuts: Sequence[int], view: View, vocabulary: int
+) -> Tensor:
+    """How much changing input token p changes the loss at position q, [p, q].
+
+    Every row of a batch is the same stream with another token changed. Targets stay as they are,
+    so that a token acts as context only.
+    """
+    length = sum(cuts)
+    rows = tokens[:, : length + 1].repeat(length + 1, 1)
+    changed = rows.clone()
+    places = torch.arange(length)
+    changed[places, places] = (changed[places, places] + 1) % vocabulary
+    state, losses, start = model.initial_state(length + 1, view), [], 0
+    for cut in cuts:
+        hidden, state = model(changed[:, start : start + cut], state)
+        losses.append(model.losses(hidden, rows[:, start + 1 : start + cut + 1]))
+        start += cut
+    difference = torch.cat(losses, dim=1).detach()
+    return (difference[:-1] - difference[-1]).abs()
+
+
+def causality(
+    model: LanguageModel, tokens: Tensor, cuts: Sequence[int], view: View, vocabulary: int
+) -> float:
+    """The largest influence of a token on a loss before it."""
+    return _largest(influence(model, tokens[:1], cuts, view, vocabulary).tril(-1))
+
+
+def memory_purity(model: LanguageModel, tokens: Tensor, cuts: Sequence[int], view: View) -> float:
+    """The largest change of an old state by a step of training from it."""
+    first, *later = cuts
+    _, state = stream_losses(model, tokens, [first], view)
+    before = {name: tensor.clone() for name, tensor in state.tensors().items()}
+    losses, _ = stream_losses(model, tokens[:, first:], later, view, state)
+    if not (found := _changed(before, state)):  # else backward need not be possible
+        losses.sum().backward()
+        model.zero_grad()
+        found = _changed(before, state)
+    return found
+
+
+def _changed(before: Mapping[str, Tensor], state: State) -> float:
+    after = state.tensors()
+    return max((_largest(after[name] - tensor) for name, tensor in before.items()), default=0.0)
+
+
+def segments(model: LanguageModel, tokens: Tensor, cuts: Sequence[int]) -> float:
+    """Segments with a memory that covers all before, against one pass without memory."""
+    length = sum(cuts)
+    whole, _ = stream_losses(model, tokens, [length], View(mem_len=0))
+    parts, _ = stream_losses(model, tokens, cuts, View(mem_len=length))
+    return _largest(whole - parts)
+
+
+def cut_dependence(
+    model: LanguageModel, tokens: Tensor, one: Sequence[int], other: Sequence[int], view: View
+) -> float:
+    """How much losses depend on where segments are cut.
+
+    Nothing where every query sees the same number of keys. Else a query early in a segment sees
+    fewer of them, and each layer adds to the difference: deeper layers see farther by memory.
+    """
+    first, _ = stream_losses(model, tokens, one, view)
+    second, _ = stream_losses(model, tokens, other, view)
+    return _largest(first - second)
+
+
+def batches(model: LanguageModel, tokens: Tensor, cuts: Sequence[int], view: View) -> float:
+    """Each stream alone, against all of them in a batch."""
+    together, _ = stream_losses(model, tokens, cuts, view)
+    alone = [stream_losses(model, row[None], cuts, view)[0] for row in tokens]
+    return _largest(together - torch.cat(alone))
+
+
+def dense_softmax(model: LanguageModel, tokens: Tensor, view: View) -> float:
+    """Losses against log-probabilities of the whole vocabulary, and these against a sum of one."""
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    hidden, _ = model(inputs, model.initial_state(len(tokens), view))
+    log_probs = model.log_probs(hidden.flatten(0, 1))
+    picked = log_probs.gather(1, targets.reshape(-1, 1)).reshape(targets.shape)
+    unity = log_probs.logsumexp(dim=1)
+    return max(_largest(model.losses(hidden, targets) + picked), _largest(unity))
+
+
+def _largest(difference: Tensor) -> float:
+    """The largest absolute value; infinite where something is no number."""
+    if not difference.numel():
+        return 0.0
+    largest = float(difference.detach().abs().max())
+    return largest if largest == largest else float("inf")
