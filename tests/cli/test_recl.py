@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.trial import call, environment
+from tests.execution.in_process import NoDelivery
 from tests.execution.loss_files import save
 from txlbench.cli.main import cli, main
 from txlbench.cli.number_lists import ContextList, ShareList
+from txlbench.execution import publishing
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +28,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def typed(monkeypatch, capfd):
     """Calls the entry point in this process: (exit status, output, errors)."""
+
+    monkeypatch.setattr(publishing, "FindingDelivery", NoDelivery)
 
     def type_(*arguments):
         monkeypatch.setattr(sys, "argv", ["txlbench", "recl", *arguments])
@@ -157,6 +161,8 @@ def test_as_a_process():
     status, output, _ = call("recl", "--models", "a.npz")
     assert status == 0
     assert "recl.json" in output
+    place = next(Path("results").glob("recl-*"))
+    assert json.loads((place / "mlflow.json").read_text())["status"] == "FINISHED"
 
 
 def test_help_names_every_option():

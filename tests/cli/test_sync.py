@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.reporting.laboratory import Laboratory
+from tests.reporting.recl.records import write_record
 from txlbench.cli.main import cli
 from txlbench.errors import UserError
 
@@ -45,6 +46,27 @@ def test_a_dead_server_is_one_line_and_status_1(
     assert complaint.count("\n") == 1
 
 
+def test_results_of_recl_too(laboratory: Laboratory) -> None:
+    write_record(Path("results/recl-1"))
+    status, printed, _ = sync()
+    assert status == 0
+    assert printed.startswith("results/recl-1/recl.json: delivered; ")
+    assert sync("results/recl-1")[1].startswith("results/recl-1/recl.json: nothing new; ")
+    assert sync("--rebuild")[1].startswith("results/recl-1/recl.json: delivered; ")
+
+
+def test_a_finding_that_stays_behind_is_named(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    laboratory.experiment(name="a")
+    write_record(Path("results/recl-1"))
+    status, _, complaint = sync()
+    assert status == 1
+    assert "results/recl-1/recl.json: MLflow lacks it (" in complaint
+    assert "deliver it with `txlbench sync results/recl-1`" in complaint
+
+
 def test_nothing_found(laboratory: Laboratory) -> None:
-    with pytest.raises(UserError, match="no experiment found"):
+    with pytest.raises(UserError, match="no result found"):
         sync()

@@ -1,6 +1,7 @@
 """`truth` judges the best seed of each row by what is known of the corpus."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ ROWS = [
     {"label": "memory 0", "set": {"train.mem_len": 0}},
     {"label": "memory 96", "set": {"train.mem_len": 96}},
 ]
+PLACE = Path("results/trial-truth")
 SETTINGS = {"train.tgt_len": 32, "train.max_step": 4, "evaluate.attention_lengths": []}
 
 
@@ -40,8 +42,8 @@ def place():
 
 
 def test_the_best_seed_of_each_finished_row(place):
-    text = hold_against_truth(place, ASKED, context_losses_of).text
-    record = json.loads((place.path / "truth.json").read_text())
+    text = hold_against_truth(place, ASKED, context_losses_of).written.text
+    record = json.loads((PLACE / "truth.json").read_text())
     (row,) = record["rows"]
     valid = {
         run.path.name: run.read_summary()["training"]["best_valid_loss"] for run in place.runs()
@@ -52,14 +54,14 @@ def test_the_best_seed_of_each_finished_row(place):
     assert [line["recl_above_null"] for line in row["recl"]] == [32, 32, 32]
     assert "memory 0" in text
     assert "memory 96" not in text
-    assert {path.name for path in place.path.glob("truth.*")} == {
+    assert {path.name for path in PLACE.glob("truth.*")} == {
         *("truth.json", "truth.md", "truth.csv", "truth.tex")
     }
 
 
 def test_the_streaming_optimum_is_of_the_same_tokens(place):
     hold_against_truth(place, ASKED, context_losses_of)
-    (row,) = json.loads((place.path / "truth.json").read_text())["rows"]
+    (row,) = json.loads((PLACE / "truth.json").read_text())["rows"]
     streaming = row["streaming"]
     assert streaming["tokens"] == 60
     assert 0 < streaming["optimum"] < np.log(16) < 3 < streaming["loss"] < 4.5  # hardly trained

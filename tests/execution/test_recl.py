@@ -9,18 +9,16 @@ import pytest
 
 from tests.execution.loss_files import CONTEXTS, save
 from txlbench.errors import UserError
-from txlbench.execution.recl import identity, read_groups, run_recl
+from txlbench.execution.recl import identity, read_groups, run_recl, warnings_of
 from txlbench.execution.recl_record import recl_record
 from txlbench.execution.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
 from txlbench.records.loss_file import read_loss_file
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def files(folder):
     save(Path("a.npz"), seed=1)
     save(Path("b.npz"), seed=2, reach=200)
-    return tmp_path
 
 
 def refuse(reference, request):
@@ -170,11 +168,11 @@ def test_characters_are_shown_in_bits_words_in_perplexity():
 def test_everything_is_written_where_the_question_says():
     asked = request()
     outcome = run_recl(asked, refuse)
-    assert outcome.directory == Path("results") / f"recl-{identity(asked)}"
-    content = json.loads((outcome.directory / "recl.json").read_text())
+    assert outcome.path == Path("results") / f"recl-{identity(asked)}" / "recl.json"
+    content = json.loads(outcome.path.read_text())
     assert content["groups"] == record()["groups"]
     assert all(path.stat().st_size > 0 for path in outcome.written.paths)
-    assert outcome.warnings == (
+    assert warnings_of(outcome.record) == (
         "r = 0.1 is 100 of 1,000 tokens, fewer than 500: the RECL is uncertain",
     )
     again = run_recl(replace(asked, shares=(0.5,), out=Path("there")), refuse)

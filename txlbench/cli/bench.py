@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from txlbench.cli.published import show
+
 
 @click.command()
 @click.option(
@@ -49,9 +51,8 @@ def bench(sizes: str, **options: Any) -> None:
     names = tuple(name.strip() for name in sizes.split(","))
     command = shlex.join(["txlbench", *sys.argv[1:]])
     request = BenchRequest(sizes=names, command=command, **options)
-    written = run(
-        request, lambda work: click.echo(f"{work.work} {work.size} {work.dtype}", err=True)
-    )
-    click.echo(written.text)
-    for path in (request.out / "bench.json", *written.paths):
-        click.echo(path)
+    show(run(request, _say))
+
+
+def _say(work: Any) -> None:
+    click.echo(f"{work.work} {work.size} {work.dtype}", err=True)

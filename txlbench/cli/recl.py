@@ -6,6 +6,7 @@ from typing import Any, get_args
 import click
 
 from txlbench.cli.number_lists import ContextList, ShareList
+from txlbench.cli.published import show
 from txlbench.cli.reading import losses_of
 from txlbench.config.catalogue import Level
 from txlbench.config.section import Split
@@ -76,16 +77,12 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
     Models of a group share a baseline (Dai et al. 2019, Appendix C), so compare models of like
     size. Losses are kept: another --r, --threshold or group computes nothing again.
     """
-    from txlbench.execution.recl import run_recl
+    from txlbench.execution.recl import run_recl, warnings_of
     from txlbench.execution.recl_request import ReclRequest
 
     request = ReclRequest(groups=tuple(map(_names, groups)), **options)
-    outcome = run_recl(request, losses_of)
-    for warning in outcome.warnings:
-        click.echo(f"Warning: {warning}", err=True)
-    click.echo(outcome.written.text)
-    for path in (outcome.directory / "recl.json", *outcome.written.paths):
-        click.echo(path)
+    published = run_recl(request, losses_of)
+    show(published, warnings_of(published.record))
 
 
 def _names(group: str) -> tuple[str, ...]:

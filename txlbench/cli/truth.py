@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from txlbench.cli.number_lists import ContextList, ShareList
+from txlbench.cli.published import show
 from txlbench.cli.reading import losses_of
 
 
@@ -25,6 +26,11 @@ from txlbench.cli.reading import losses_of
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the page goes.  [default: DIRECTORY-truth]",
+)
 def truth(directory: Path, contexts: tuple[int, ...] | None, **options: Any) -> None:
     """Hold measured losses and RECL against what is known of them.
 
@@ -37,7 +43,4 @@ def truth(directory: Path, contexts: tuple[int, ...] | None, **options: Any) -> 
 
     request = ReclRequest(groups=(), contexts=contexts or CONTEXTS, **options)
     for experiment in experiments_at([directory]):
-        written = hold_against_truth(experiment, request, losses_of)
-        click.echo(written.text)
-        for path in (experiment.path / "truth.json", *written.paths):
-            click.echo(path)
+        show(hold_against_truth(experiment, request, losses_of))

@@ -16,10 +16,10 @@ from txlbench.config.benchmarks import CONTEXTS, SIZES, Workload, workloads
 from txlbench.errors import UserError
 from txlbench.execution.commit import current_commit
 from txlbench.execution.devices import choose_devices, cores, worker_environment
-from txlbench.files import write_json
+from txlbench.execution.publishing import Published, publish
 from txlbench.registry import suggestion
 from txlbench.reporting.bench.record import read_bench
-from txlbench.reporting.bench.report import WrittenBench, report_bench
+from txlbench.reporting.bench.report import report_bench
 
 SCHEMA = "txlbench.bench/1"
 
@@ -43,7 +43,7 @@ class BenchRequest:
     command: str = "txlbench bench"
 
 
-def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> WrittenBench:
+def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Published:
     """Times every workload and writes bench.json, tables and a figure to `request.out`.
 
     Args:
@@ -58,6 +58,14 @@ def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Writte
             raise UserError(f"--sizes: {name!r} found", suggestion(name, SIZES))
     if request.against is not None:
         read_bench(request.against, request.command)
+    return publish(
+        request.out / "bench.json",
+        lambda: _record(request, progress),
+        lambda place: report_bench(place, request.command, request.against),
+    )
+
+
+def _record(request: BenchRequest, progress: Callable[[Workload], None]) -> dict[str, Any]:
     device = choose_devices(request.device, 1, 1).names[0]
     threads = request.threads or cores()
     results, products = [], []
@@ -65,10 +73,10 @@ def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Writte
         progress(workload)
         found = _timed(workload, device, threads, request.rounds)
         products.append((workload.dtype, found.pop("matmul_gflops")))
-        described = {key: asdict(workload)[key] for key in ("work", "size", "dtype")}
-        shape = {key: asdict(workload)[key] for key in ("batch_size", "tgt_len", "mem_len")}
-        results.append({**described, **shape, **found})
-    record = {
+        described = asdict(workload)
+        shown = ("work", "size", "dtype", "batch_size", "tgt_len", "mem_len")
+        results.append({**{key: described[key] for key in shown}, **found})
+    return {
         "schema": SCHEMA,
         "machine": _machine(device, threads),
         "commit": current_commit(),
@@ -78,12 +86,6 @@ def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Writte
         "matmul_gflops": _by_dtype(products),
         "results": results,
     }
-    try:
-        write_json(request.out / "bench.json", record)
-        return report_bench(request.out, request.command, request.against)
-    except OSError as error:
-        problem = f"{request.out}: {error.strerror or error}"
-        raise UserError(problem, "choose another place with --out") from error
 
 
 def _timed(workload: Workload, device: str, threads: int, rounds: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Of the seeds of a row the one with the lowest validation loss is shown: which se
 is luck of its training, and no question to RECL.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,11 @@ from txlbench.evaluation.recl.group import Group, Terms
 from txlbench.evaluation.recl.report import group_report
 from txlbench.evaluation.seen_context import seen_context
 from txlbench.execution.commit import current_commit
+from txlbench.execution.publishing import Published, publish
 from txlbench.execution.recl_request import ReclRequest, Subject
-from txlbench.files import write_json
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
-from txlbench.reporting.truth.report import WrittenTruth, report_truth
+from txlbench.reporting.truth.report import report_truth
 
 SCHEMA = "txlbench.truth/1"
 CONTEXTS = (32, 96, 160, 224, 288)
@@ -47,11 +47,11 @@ class Judged:
 
 def hold_against_truth(
     directory: ExperimentDirectory, request: ReclRequest, losses_of: LossesOf
-) -> WrittenTruth:
-    """Measures every row of an experiment on `planted`; writes truth.json, .md, .csv and a figure.
+) -> Published:
+    """Measures every row of an experiment on `planted`; writes truth.json, a page and a figure.
 
     Args:
-        request: contexts, shares, tokens, device; its groups are not looked at.
+        request: contexts, shares, tokens, device, place; its groups are not looked at.
 
     Raises:
         UserError: if the experiment is of another corpus, or nothing of it is trained.
@@ -59,8 +59,17 @@ def hold_against_truth(
     rows = list(_judged(directory))
     if not rows:
         raise UserError(f"{directory.path}: no run is finished", "run `make planted`")
+    place = request.out or directory.path.with_name(f"{directory.path.name}-truth")
+    return publish(
+        place / "truth.json",
+        lambda: _record(rows, request, losses_of),
+        lambda here: report_truth(here, request.command),
+    )
+
+
+def _record(rows: Sequence[Judged], request: ReclRequest, losses_of: LossesOf) -> dict[str, Any]:
     terms = Terms(request.shares, request.threshold, request.seed)
-    record = {
+    return {
         "schema": SCHEMA,
         "contexts": list(request.contexts or CONTEXTS),
         "r": list(terms.shares),
@@ -69,8 +78,6 @@ def hold_against_truth(
         "command": request.command,
         "rows": [_row(row, losses_of(str(row.run.path), request), terms) for row in rows],
     }
-    write_json(directory.path / "truth.json", record)
-    return report_truth(directory.path, request.command)
 
 
 def _judged(directory: ExperimentDirectory) -> Iterator[Judged]:

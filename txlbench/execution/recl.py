@@ -1,19 +1,20 @@
 """`recl`: losses of every model, the metric over each group, and what is written of it."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError
 from txlbench.execution.naming import shortest_suffixes
+from txlbench.execution.publishing import Published, publish
 from txlbench.execution.recl_record import recl_record
 from txlbench.execution.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
-from txlbench.files import write_json
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.loss_file import read_loss_file
-from txlbench.reporting.recl.report import WrittenRecl, report_recl
+from txlbench.reporting.recl.report import report_recl
 
 LossesOf = Callable[[str, ReclRequest], Subject]
 """Gives a model that is not a loss file; the request has its contexts filled in."""
@@ -21,20 +22,7 @@ UNHASHED = ("out", "command", "device", "batch_size")
 """What of a request changes no number."""
 
 
-@dataclass(frozen=True)
-class ReclOutcome:
-    """What `recl` leaves.
-
-    Attributes:
-        warnings: what should keep a reader from believing too much.
-    """
-
-    directory: Path
-    written: WrittenRecl
-    warnings: tuple[str, ...]
-
-
-def run_recl(request: ReclRequest, losses_of: LossesOf) -> ReclOutcome:
+def run_recl(request: ReclRequest, losses_of: LossesOf) -> Published:
     """Measures every group and writes recl.json, tables and figures.
 
     Args:
@@ -43,16 +31,18 @@ def run_recl(request: ReclRequest, losses_of: LossesOf) -> ReclOutcome:
     Raises:
         UserError: if losses cannot be had or compared; nothing is written then.
     """
-    record = recl_record(read_groups(request, losses_of), request)
     directory = request.out or RESULTS / f"recl-{identity(request)}"
-    try:
-        write_json(directory / "recl.json", record)
-        written = report_recl(directory, request.command)
-    except OSError as error:
-        problem = f"{directory}: {error.strerror or error}"
-        raise UserError(problem, "choose another place with --out") from error
-    warnings = [warning for group in record["groups"] for warning in group["warnings"]]
-    return ReclOutcome(directory, written, tuple(dict.fromkeys(warnings)))
+    return publish(
+        directory / "recl.json",
+        lambda: recl_record(read_groups(request, losses_of), request),
+        lambda place: report_recl(place, request.command),
+    )
+
+
+def warnings_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """What should keep a reader from believing too much, each once."""
+    found = [warning for group in record["groups"] for warning in group["warnings"]]
+    return tuple(dict.fromkeys(found))
 
 
 def identity(request: ReclRequest) -> str:

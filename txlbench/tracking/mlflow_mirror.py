@@ -5,10 +5,9 @@ MLflow; the files are the backlog, so a server that stops costs nothing but a la
 """
 
 import argparse
-import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from txlbench.config.expansion import Experiment
@@ -28,13 +27,12 @@ from txlbench.tracking.backlog import (
     started_runs,
     what_is_left,
 )
+from txlbench.tracking.folder_mirror import FolderMirror
 from txlbench.tracking.following import follow
-from txlbench.tracking.mlflow_store import METRICS_A_BATCH, MlflowStore, Point, milliseconds
+from txlbench.tracking.mlflow_store import METRICS_A_BATCH, Point, milliseconds, reason_of, silence
 from txlbench.tracking.numbers import Clock, line_values, summary_values
 from txlbench.tracking.parameters import parameters_of, settings_of
 from txlbench.tracking.store import store_of
-
-LONGEST_REASON = 400
 
 
 class Mirror:
@@ -42,8 +40,8 @@ class Mirror:
 
     def __init__(self, directory: Path) -> None:
         self.directory = ExperimentDirectory(directory)
-        self.store = store_of(directory)
-        self._mlflow = MlflowStore(self.store)
+        self._folders = FolderMirror(store_of(directory))
+        self._mlflow = self._folders.mlflow
 
     def deliver(self) -> None:
         """Delivers what is new.
@@ -59,15 +57,15 @@ class Mirror:
         status = overall_status(runs)
         folder = self.directory.path
         tags = {"txlbench.experiment_dir": str(folder.resolve())}
-        parent = self._ensure_run(folder, home, experiment.name, tags)
+        parent = self._folders.ensure_run(folder, home, experiment.name, tags)
         broken = damaged_runs(self.directory)
         for run in runs:
             try:
                 self._deliver_run(run, experiment, home, parent)
             except UserError as error:  # its files are not what they should be; others' are
                 broken.append(str(error))
-        self._deliver_files(folder, parent, EXPERIMENT_FILES)
-        self._set_status(folder, parent, status, ended=time.time())
+        self._folders.deliver_files(folder, parent, EXPERIMENT_FILES)
+        self._folders.set_status(folder, parent, status, ended=time.time())
         if broken:
             raise UserError(" | ".join(broken))
 
@@ -75,25 +73,7 @@ class Mirror:
         """Deletes this experiment's runs from the store, so that all is delivered anew."""
         folders = [run.path for run in self.directory.runs()]
         for folder in [*folders, self.directory.path]:
-            notes = Delivered.read(folder, self.store)
-            if notes.run_id is not None:
-                self._mlflow.delete(notes.run_id)
-            Delivered(self.store.uri).write(folder)
-
-    def _ensure_run(
-        self, folder: Path, home: str, name: str, tags: Mapping[str, str], started: float = 0.0
-    ) -> Delivered:
-        """The notes of `folder`, whose MLflow run exists from now on."""
-        notes = Delivered.read(folder, self.store)
-        if notes.run_id is not None and not self._mlflow.exists(notes.run_id):
-            notes = Delivered(self.store.uri)
-        if notes.run_id is None:
-            notes.write(folder)
-            notes.run_id = self._mlflow.find(home, notes.token) or self._mlflow.create(
-                home, name, notes.token, tags, started
-            )
-            notes.write(folder)
-        return notes
+            self._folders.forget(folder)
 
     def _deliver_run(
         self, run: RunDirectory, experiment: Experiment, home: str, parent: Delivered
@@ -106,7 +86,7 @@ class Mirror:
             "txlbench.run_id": run.id,
             "txlbench.run_dir": str(run.path.resolve()),
         }
-        notes = self._ensure_run(run.path, home, name, tags, when)
+        notes = self._folders.ensure_run(run.path, home, name, tags, when)
         if not notes.files:
             self._mlflow.log_parameters(notes.run, parameters_of(config))
             self._mlflow.set_tags(notes.run, settings_of(config))
@@ -116,8 +96,8 @@ class Mirror:
             values = summary_values(run.read_summary(), config)
             stamp = milliseconds(run.read_status().get("updated", when))
             self._mlflow.log_points(notes.run, [Point(k, v, stamp, step) for k, v, step in values])
-        self._deliver_files(run.path, notes, RUN_FILES)
-        self._set_status(run.path, notes, status, run.read_status().get("updated", when))
+        self._folders.deliver_files(run.path, notes, RUN_FILES)
+        self._folders.set_status(run.path, notes, status, run.read_status().get("updated", when))
 
     def _deliver_metrics(self, run: RunDirectory, notes: Delivered) -> None:
         """Sends the lines after the last delivered one, and notes the place after each batch."""
@@ -139,21 +119,6 @@ class Mirror:
         self._mlflow.log_points(notes.run, waiting)
         notes.write(run.path)
 
-    def _deliver_files(self, folder: Path, notes: Delivered, patterns: tuple[str, ...]) -> None:
-        for path, digest in notes.changed(folder, patterns):
-            below = path.relative_to(folder)
-            inside = str(below.parent) if below.parent != Path() else None
-            self._mlflow.log_file(notes.run, path, inside)
-            notes.files[str(below)] = digest
-            notes.write(folder)
-
-    def _set_status(self, folder: Path, notes: Delivered, status: str, ended: float) -> None:
-        if notes.status == status:
-            return
-        self._mlflow.set_status(notes.run, status, ended)
-        notes.status = status
-        notes.write(folder)
-
 
 def deliver(directory: Path, rebuild: bool = False) -> str | None:
     """Delivers what is new of the experiment in `directory`; why not, in one line, if it failed.
@@ -161,7 +126,7 @@ def deliver(directory: Path, rebuild: bool = False) -> str | None:
     Args:
         rebuild: delete its runs from the store first and deliver everything anew.
     """
-    _silence()
+    silence()
     try:
         with store_of(directory).locked():
             mirror = Mirror(directory)
@@ -169,15 +134,8 @@ def deliver(directory: Path, rebuild: bool = False) -> str | None:
                 mirror.forget()
             mirror.deliver()
     except Exception as error:  # whatever a store does must not stop whoever runs beside us
-        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        return kind + " ".join(str(error).split())[:LONGEST_REASON]
+        return reason_of(error)
     return None
-
-
-def _silence() -> None:
-    """MLflow and its migrations talk at length about what is in order."""
-    for name in ("mlflow", "alembic", "urllib3"):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

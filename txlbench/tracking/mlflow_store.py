@@ -1,6 +1,7 @@
 """What is asked of MLflow, and nothing else of it: the one file that imports the library."""
 
 # ruff: noqa: E402
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +21,12 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
+from txlbench.errors import UserError
 from txlbench.tracking.store import Store
 
 METRICS_A_BATCH = 1000
 ENTITIES_A_BATCH = 100
+LONGEST_REASON = 400
 DELIVERY = "txlbench.delivery"
 """The tag by which a run is found whose creation was not acknowledged."""
 
@@ -119,6 +122,18 @@ class MlflowStore:
             self._client.update_run(run, status=status)
         else:
             self._client.set_terminated(run, status, milliseconds(ended))
+
+
+def silence() -> None:
+    """MLflow and its migrations talk at length about what is in order."""
+    for name in ("mlflow", "alembic", "urllib3"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a delivery failed, in one line."""
+    kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+    return kind + " ".join(str(error).split())[:LONGEST_REASON]
 
 
 def milliseconds(seconds: float) -> int:

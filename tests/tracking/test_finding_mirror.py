@@ -1,0 +1,102 @@
+"""Findings in a real sqlite store: a run in the experiment of their kind, with all they have."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from tests.reporting.recl.records import COMMAND, write_record
+from tests.reporting.truth.test_report import RECORD as TRUTH
+from txlbench.reporting.recl.report import report_recl
+from txlbench.tracking.finding_backlog import nothing_to_deliver_of
+from txlbench.tracking.finding_mirror import deliver_finding
+from txlbench.tracking.finding_values import FORBIDDEN, values_of_finding
+from txlbench.tracking.store import store_of
+
+
+@pytest.fixture
+def finding(tmp_path, monkeypatch):
+    """A recl.json with its tables and figures, below results/."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    folder = write_record(Path("results/recl-1"))
+    report_recl(folder, COMMAND)
+    return folder / "recl.json"
+
+
+def runs(finding):
+    client = MlflowClient(tracking_uri=store_of(finding.parent).uri)
+    experiment = client.get_experiment_by_name(finding.stem)
+    return client, client.search_runs([experiment.experiment_id])
+
+
+def test_one_run_with_parameters_numbers_and_files(finding):
+    assert deliver_finding(finding) is None
+    client, (run,) = runs(finding)
+    assert (run.info.run_name, run.info.status) == ("recl-1", "FINISHED")
+    assert run.data.params["models"] == "XL, LSTM"
+    assert run.data.params["command"] == COMMAND
+    assert run.data.metrics["recl_above_null/XL r1.0"] == 300
+    history = client.get_metric_history(run.info.run_id, "loss/LSTM")
+    assert sorted(point.step for point in history) == [100, 200, 300, 400]
+    names = {each.path for each in client.list_artifacts(run.info.run_id)}
+    assert names == {"recl.json", "recl.csv", "recl.md", "recl.tex", "figures"}
+
+
+def test_only_what_is_new_is_delivered(finding):
+    assert not nothing_to_deliver_of(finding)
+    deliver_finding(finding)
+    assert nothing_to_deliver_of(finding)
+    (finding.parent / "recl.md").write_text("changed")
+    assert not nothing_to_deliver_of(finding)
+    assert deliver_finding(finding) is None
+    client, (run,) = runs(finding)
+    assert Path(client.download_artifacts(run.info.run_id, "recl.md")).read_text() == "changed"
+    assert len(client.get_metric_history(run.info.run_id, "loss/XL")) == 4
+
+
+def test_a_rebuilt_store_has_it_once(finding):
+    deliver_finding(finding)
+    (_, (old,)) = runs(finding)
+    assert deliver_finding(finding, rebuild=True) is None
+    (_, (new,)) = runs(finding)
+    assert old.info.run_id != new.info.run_id
+
+
+def test_a_dead_server_is_a_reason(finding, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    assert "127.0.0.1" in deliver_finding(finding)
+    assert not nothing_to_deliver_of(finding)
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_the_process_delivers_when_its_input_ends(finding, present):
+    """A verb that found an error leaves no file, and there is nothing to deliver then."""
+    path = finding if present else finding.with_name("truth.json")
+    command = [sys.executable, "-m", "txlbench.tracking.finding_mirror", str(path)]
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert nothing_to_deliver_of(path) == present
+
+
+def test_numbers_of_the_other_kinds():
+    truth = {each[:1] + each[2:]: each.value for each in values_of_finding("truth", TRUTH)}
+    assert truth["loss/memory 32", 64] == 0.5
+    assert truth["recl_true/memory 32_ resets r1.0", 0] == 64
+    result = {"work": "train", "size": "small", "dtype": "bf16", "mem_len": 128}
+    result |= {"peak_memory_bytes": 7, "tokens_per_second": {"median": 5.0}}
+    bench = [tuple(each) for each in values_of_finding("bench", {"results": [result]})]
+    assert bench == [
+        ("tokens_per_second/train small bf16 M128", 5.0, 0),
+        ("peak_memory_bytes/train small bf16 M128", 7, 0),
+    ]
+
+
+def test_names_are_such_as_mlflow_takes(finding):
+    content = json.loads(finding.read_text().replace("XL", "Shaw's: a, b"))
+    names = [each.name for each in values_of_finding("recl", content)]
+    assert any("Shaw_s_ a_ b" in name for name in names)
+    assert not any(FORBIDDEN.search(name) for name in names)

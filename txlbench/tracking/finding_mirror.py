@@ -1,0 +1,79 @@
+"""Delivers a finding to MLflow: one run in the experiment of its kind, with all its files.
+
+`python -m txlbench.tracking.finding_mirror FILE.json` waits until its standard input is closed, so
+that it can be started, and load MLflow, while the finding is still being made.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from txlbench.errors import ExitStatus
+from txlbench.files import read_json
+from txlbench.tracking.backlog import Delivered
+from txlbench.tracking.finding_backlog import files_of_finding, finding_left
+from txlbench.tracking.finding_values import parameters_of_finding, values_of_finding
+from txlbench.tracking.folder_mirror import FolderMirror
+from txlbench.tracking.mlflow_store import Point, milliseconds, reason_of, silence
+from txlbench.tracking.store import store_of
+
+
+def deliver_finding(path: Path, rebuild: bool = False) -> str | None:
+    """Delivers what is new of the finding at `path`; why not, in one line, if it failed.
+
+    Args:
+        rebuild: delete its run from the store first.
+    """
+    silence()
+    try:
+        store = store_of(path.parent)
+        with store.locked():
+            mirror = FolderMirror(store)
+            if rebuild:
+                mirror.forget(path.parent)
+            _deliver(mirror, path)
+    except Exception as error:  # whatever a store does, the finding lies in its folder
+        return reason_of(error)
+    return None
+
+
+def _deliver(mirror: FolderMirror, path: Path) -> None:
+    folder, kind = path.parent, path.stem
+    home = mirror.mlflow.experiment_id(kind)
+    tags = {"txlbench.finding": str(path.resolve())}
+    notes = mirror.ensure_run(folder, home, folder.name, tags, path.stat().st_mtime)
+    if path in {each for each, _ in notes.changed(folder, (path.name,))}:
+        _log(mirror, notes, path, kind)
+    mirror.deliver_files(folder, notes, files_of_finding(path))
+    mirror.set_status(folder, notes, "FINISHED", path.stat().st_mtime)
+
+
+def _log(mirror: FolderMirror, notes: Delivered, path: Path, kind: str) -> None:
+    content = read_json(path)
+    parameters = parameters_of_finding(content)
+    if not notes.files:
+        mirror.mlflow.log_parameters(notes.run, parameters)
+    mirror.mlflow.set_tags(notes.run, parameters)
+    now = milliseconds(time.time())
+    points = [Point(*each[:2], now, each.step) for each in values_of_finding(kind, content)]
+    mirror.mlflow.log_points(notes.run, points)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the process beside a verb."""
+    parser = argparse.ArgumentParser(prog="txlbench.tracking.finding_mirror", description=__doc__)
+    parser.add_argument("path", type=Path)
+    given = parser.parse_args(arguments)
+    sys.stdin.read()
+    if not given.path.is_file():  # the verb found an error, and left nothing
+        return ExitStatus.DONE
+    reason = deliver_finding(given.path)
+    if reason is not None:
+        print(finding_left(given.path, reason))
+    return ExitStatus.DONE if reason is None else ExitStatus.RUN_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
