@@ -147,7 +147,7 @@ def _tf_npz(folder: Path) -> None:
 
 
 def _corpus(folder: Path) -> None:
-    (folder / "mine.txt").write_text("hello world, a text of some length " * 20)
+    (folder / "mine.txt").write_text("hello world, a text\nof some length\n" * 40)
     source = OwnText(CorpusConfig(name="mine", path=str(folder / "mine.txt"), level="word"))
     (folder / "corpus").mkdir()
     build(source, source.checksum(), folder / "corpus", folder)

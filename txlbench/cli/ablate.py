@@ -48,10 +48,11 @@ def ablate(dry_run: bool, format_: str, **options: Any) -> int:
 
 
 def _show_plan(request: Any, format_: str) -> int:
+    from txlbench.execution.foresight import foresee
     from txlbench.execution.plan import describe_plan, open_experiment
 
     experiment, _, plan = open_experiment(request)
-    described = describe_plan(plan)
+    described = describe_plan(plan, foresee(plan, request.device))
     if format_ == "json":
         click.echo(json.dumps(described, indent=2))
         return 0
@@ -68,8 +69,9 @@ def _plan_line(run: dict[str, Any]) -> str:
     seconds = run["estimated_seconds"]
     time = f", about {_duration(seconds)}" if seconds and run["need"] == "training" else ""
     labels = " = ".join(run["labels"])
+    state = f"{run['state']}, but {run['stale']}" if "stale" in run else run["state"]
     return (
-        f"{run['id']}  {labels}, seed {run['seed']}: {run['state']}, needs {run['need']}; "
+        f"{run['id']}  {labels}, seed {run['seed']}: {state}, needs {run['need']}; "
         f"{size}, {run['train_tokens']:,} targets{time}"
     )
 

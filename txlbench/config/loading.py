@@ -16,6 +16,15 @@ from txlbench.registry import suggestion
 Keys = tuple[str | int, ...]
 T = TypeVar("T", bound=BaseModel)
 
+LARGEST_FILE = 4 << 20
+"""Bytes; the parser takes a second for each hundred kilobytes."""
+DEEPEST = 40
+OPENING = (
+    *(yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken),
+    *(yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken),
+)
+CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
+
 
 class _Loader(yaml.SafeLoader):
     """Plain data only, with floats as people write them: YAML 1.1 reads 1e-3 as a string."""
@@ -81,6 +90,18 @@ def _record_lines(node: yaml.Node, keys: Keys, document: Document) -> None:
             _record_lines(item, (*keys, index), document)
 
 
+def _refuse_growth(text: str, source: str) -> None:
+    """Refuses what a few bytes can make large or slow: aliases and deep nesting."""
+    depth = 0
+    for token in yaml.scan(text):
+        place = f"{source}:{token.start_mark.line + 1}"
+        if isinstance(token, yaml.AliasToken):
+            raise UserError(f"{place}: YAML aliases are not allowed", "write the value out")
+        depth += isinstance(token, OPENING) - isinstance(token, CLOSING)
+        if depth > DEEPEST:
+            raise UserError(f"{place}: nested more than {DEEPEST} deep", "mend the syntax")
+
+
 def parse_yaml(text: str, source: str) -> Document:
     """Parses one YAML document of plain data; aliases and tags are refused.
 
@@ -88,10 +109,7 @@ def parse_yaml(text: str, source: str) -> Document:
         UserError: with file and line, if the text is not such a document.
     """
     try:
-        for token in yaml.scan(text):
-            if isinstance(token, yaml.AliasToken):
-                place = f"{source}:{token.start_mark.line + 1}"
-                raise UserError(f"{place}: YAML aliases are not allowed", "write the value out")
+        _refuse_growth(text, source)
         node = yaml.compose(text, Loader=_Loader)
         document = Document(source, yaml.load(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
@@ -113,6 +131,8 @@ def dump_yaml(value: Any) -> str:
 def read_yaml(path: Path) -> Document:
     """Parses the YAML file at `path`; UserError if it is missing, unreadable or not UTF-8."""
     try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise UserError(f"{path}: more than {LARGEST_FILE:,} bytes", "is it the right file?")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file", "give the path of an experiment file") from error

@@ -1,5 +1,6 @@
 """Reading chosen members out of zip and tar archives; nothing else of them is ever unpacked."""
 
+import errno
 import shutil
 import tarfile
 import zipfile
@@ -11,6 +12,11 @@ from typing import IO
 
 from txlbench.data.text import CHUNK
 from txlbench.errors import UserError
+
+LARGEST_GROWTH = 200
+"""Texts are packed to a tenth; a member that is so much larger than its whole archive is a bomb."""
+NO_BOMB = 1 << 20
+"""Bytes that any member may have."""
 
 
 def extract(archive: Path, targets: Mapping[str, Path]) -> None:
@@ -56,6 +62,10 @@ def _extract_tar(archive: Path, targets: Mapping[str, Path]) -> set[str]:
 
 
 def _copy(content: IO[bytes], target: Path, size: int, archive: Path) -> None:
+    if size > max(NO_BOMB, LARGEST_GROWTH * archive.stat().st_size):
+        raise UserError(
+            f"{archive}: {target.name} would unpack to {size:,} bytes", "give the published archive"
+        )
     with target.open("wb") as file:
         shutil.copyfileobj(content, file, CHUNK)
     found = target.stat().st_size
@@ -69,6 +79,7 @@ def _faults_as_user_errors(archive: Path) -> Iterator[None]:
     try:
         yield
     except damage as error:
-        if getattr(error, "errno", None) is not None:  # The file system's, not the format's.
+        # A place before the file's beginning is the format's fault; else it is the file system's.
+        if getattr(error, "errno", None) not in (None, errno.EINVAL):
             raise
         raise UserError(f"{archive}: no archive, or a damaged one", "get it again") from error

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from txlbench.config.catalogue import Level
 from txlbench.config.section import Split
@@ -58,9 +59,19 @@ class Corpus:
         return load_vocabulary(self.directory / "vocabulary.json")
 
     def ids(self, split: Split) -> NDArray[Any]:
-        """The token ids of `split`, 1-D, memory-mapped read-only."""
+        """The token ids of `split`, 1-D, memory-mapped read-only.
+
+        Raises:
+            UserError: if one has no symbol: embeddings would be read beyond their end.
+        """
         path = ids_file(self.directory, split)
-        return np.memmap(path, dtype=self.dtype, mode="r", shape=(self.tokens[split],))
+        ids: NDArray[Any] = np.memmap(path, self.dtype, mode="r", shape=(self.tokens[split],))
+        if ids.max() >= len(self.vocabulary):
+            raise UserError(
+                f"{path}: id {ids.max()} of {len(self.vocabulary)} symbols",
+                _remedy(self.directory),
+            )
+        return ids
 
     def unigram_loss(self, split: Split) -> float:
         """Nats a token of `split` under the add-one-smoothed unigram model of train."""
@@ -94,15 +105,29 @@ def open_corpus(directory: Path, name: str) -> Corpus:
     return corpus
 
 
+class _Content(BaseModel):
+    """`corpus.json`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    schema_: Literal["txlbench.corpus/1"] = Field(alias="schema")
+    level: Level
+    checksum: str
+    split_rule: str
+    dtype: Literal["|u1", "<u2", "<u4", "<u8"]
+    tokens: dict[Split, Annotated[int, Field(ge=2, lt=2**48)]] = Field(min_length=3)
+    unigram: dict[Split, float]
+    unknown: dict[Split, int]
+    warnings: list[str]
+
+
 def _read(directory: Path, name: str) -> Corpus:
     path = directory / "corpus.json"
     try:
-        content = read_json(path)
-        warnings = tuple(content.pop("warnings"))
-        assert content.pop("schema") == SCHEMA, path
-        return Corpus(name, directory, **content, warnings=warnings)
-    except (OSError, UserError, KeyError, TypeError, AttributeError) as error:
+        content = _Content.model_validate(read_json(path)).model_dump(exclude={"schema_"})
+    except (OSError, UserError, ValidationError) as error:
         raise UserError(f"{path}: missing or damaged", _remedy(directory)) from error
+    return Corpus(name, directory, **{**content, "warnings": tuple(content["warnings"])})
 
 
 def _remedy(directory: Path) -> str:

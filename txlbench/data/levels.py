@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from txlbench.config.catalogue import Level
 from txlbench.data.vocabulary import EOS, Vocabulary
@@ -85,10 +86,23 @@ VOCABULARIES: Mapping[Level, type[Vocabulary]] = {
 }
 
 
+class _Content(BaseModel):
+    """A saved vocabulary."""
+
+    model_config = ConfigDict(strict=True)
+
+    level: Level
+    symbols: list[str] = Field(min_length=1)
+
+
 def load_vocabulary(path: Path) -> Vocabulary:
     """The vocabulary saved at `path`; UserError if it is not one."""
-    content = read_json(path)
-    symbols = content.get("symbols") if isinstance(content, dict) else None
-    if not isinstance(symbols, list) or content.get("level") not in VOCABULARIES:
-        raise UserError(f"{path}: not a vocabulary", "delete it or restore it from a copy")
-    return VOCABULARIES[content["level"]](symbols)
+    try:
+        content = _Content.model_validate(read_json(path))
+    except ValidationError as error:
+        raise UserError(
+            f"{path}: not a vocabulary", "delete it or restore it from a copy"
+        ) from error
+    if len(set(content.symbols)) != len(content.symbols):
+        raise UserError(f"{path}: a symbol comes twice", "delete it or restore it from a copy")
+    return VOCABULARIES[content.level](content.symbols)

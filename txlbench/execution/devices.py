@@ -47,10 +47,16 @@ def choose_devices(device: str, jobs: int | None, runs: int) -> Devices:
     return Devices(names, max(1, min(jobs or default, runs)))
 
 
-def _cuda_devices(device: str) -> tuple[str, ...]:
+def check_name(device: str) -> None:
+    """Refuses (UserError) what is no device; whether it is there is not asked."""
     kind, _, index = device.partition(":")
-    if device != "auto" and (kind != "cuda" or not (index.isdigit() or device == "cuda")):
+    if device not in ("auto", "cpu", "cuda") and not (kind == "cuda" and index.isdigit()):
         raise UserError(f"--device {device}: unknown", "auto, cpu, cuda or cuda:N")
+
+
+def _cuda_devices(device: str) -> tuple[str, ...]:
+    check_name(device)
+    index = device.partition(":")[2]
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from txlbench.config.catalogue import CORPORA
@@ -110,14 +111,20 @@ def make_plan(experiment: Experiment, directory: ExperimentDirectory) -> list[Pl
     ]
 
 
-def describe_plan(runs: list[PlannedRun]) -> dict[str, Any]:
-    """The plan as `--dry-run --format json` prints it; what is unknown is null, with a reason."""
+def describe_plan(
+    runs: list[PlannedRun], stale: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The plan as `--dry-run --format json` prints it; what is unknown is null, with a reason.
+
+    Args:
+        stale: why a run that is there does not count, by id.
+    """
     speeds = [speed for run in runs if (speed := _flops_a_second(run)) is not None]
     speed = min(speeds) if speeds else None
-    return {"schema": SCHEMA, "runs": [_describe(run, speed) for run in runs]}
+    return {"schema": SCHEMA, "runs": [_describe(run, speed, stale.get(run.id)) for run in runs]}
 
 
-def _describe(run: PlannedRun, speed: float | None) -> dict[str, Any]:
+def _describe(run: PlannedRun, speed: float | None, stale: str | None) -> dict[str, Any]:
     size = vocabulary_size(run)
     known = parameters(run.config.model, size) if size else None
     flops = train_flops(run.config, size) if size else None
@@ -135,7 +142,8 @@ def _describe(run: PlannedRun, speed: float | None) -> dict[str, Any]:
         "labels": list(run.labels),
         "seed": run.config.seed,
         "state": run.directory.current_state,
-        "need": run.need(),
+        "need": Need.TRAINING if stale else run.need(),
+        **({"stale": stale} if stale else {}),
         "parameters": known,
         "train_tokens": train_targets(run.config),
         "train_flops": flops,

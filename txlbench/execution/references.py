@@ -7,15 +7,18 @@ A run directory; `EXPERIMENT/RUN-ID` or `EXPERIMENT/LABEL` under results/; `runs
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from txlbench.config.imported import ImportedConfig, LookBack
 from txlbench.config.model import ModelConfig
 from txlbench.config.run import RunConfig
+from txlbench.errors import UserError
 from txlbench.execution.run_names import find_run, is_foreign
 from txlbench.models.convert.converted import Converted
 from txlbench.models.factory import build_model
+from txlbench.models.fitting import check_weights
 from txlbench.models.interface import LanguageModel
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.run_directory import RunDirectory
@@ -99,8 +102,11 @@ def _from_run(
     reference: str, run: RunDirectory, device: torch.device, checkpoint: str
 ) -> LoadedModel:
     config = run.read_config()
-    weights = load(run.checkpoints / f"{checkpoint}.pt")["model"]
-    size = run.read_facts()["corpus"]["vocabulary_size"]
+    path = run.checkpoints / f"{checkpoint}.pt"
+    weights = load(path).get("model")
+    size = run.read_facts().get("corpus", {}).get("vocabulary_size")
+    if size is None:
+        raise UserError(f"{run.path / 'facts.json'}: no vocabulary_size", "restore the file")
     look_back = LookBack(
         tgt_len=config.train.tgt_len,
         mem_len=config.train.memory,
@@ -109,7 +115,7 @@ def _from_run(
     )
     return LoadedModel(
         reference,
-        _build(config.model, size, weights, device),
+        _build(path, config.model, size, weights, device),
         config.model,
         size,
         look_back,
@@ -121,8 +127,8 @@ def _from_run(
 
 def _from_imported(reference: str, run: RunDirectory, device: torch.device) -> LoadedModel:
     config = run.read_imported()
-    weights = load(run.checkpoints / "best.pt")["model"]
-    model = _build(config.model, config.vocabulary_size, weights, device)
+    path = run.checkpoints / "best.pt"
+    model = _build(path, config.model, config.vocabulary_size, load(path).get("model"), device)
     return LoadedModel(
         reference,
         model,
@@ -135,7 +141,8 @@ def _from_imported(reference: str, run: RunDirectory, device: torch.device) -> L
 
 def _from_converted(reference: str, converted: Converted, device: torch.device) -> LoadedModel:
     config = imported_config(reference, converted)
-    model = _build(config.model, config.vocabulary_size, converted.weights, device)
+    weights = converted.weights
+    model = _build(Path(reference), config.model, config.vocabulary_size, weights, device)
     return LoadedModel(
         reference,
         model,
@@ -164,8 +171,10 @@ def imported_config(reference: str, converted: Converted) -> ImportedConfig:
 
 
 def _build(
-    config: ModelConfig, size: int, weights: dict[str, torch.Tensor], device: torch.device
+    path: Path, config: ModelConfig, size: int, weights: Any, device: torch.device
 ) -> LanguageModel:
+    """The model with these weights, whose shapes are checked before memory is taken."""
+    check_weights(path, config, size, weights)
     model = build_model(config, size)
     model.load_state_dict(weights)
     return model.to(device).eval()

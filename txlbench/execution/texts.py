@@ -16,6 +16,7 @@ from txlbench.data.preparation import prepare
 from txlbench.data.vocabulary import UNKNOWN
 from txlbench.errors import UserError
 from txlbench.execution.question import Question
+from txlbench.records.npz_members import UNREADABLE
 
 if TYPE_CHECKING:  # A model brings torch along, a corpus does not.
     from txlbench.execution.references import LoadedModel
@@ -70,7 +71,7 @@ def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
         ids: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file", "give an .npy file of token ids") from error
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise UserError(
             f"{path}: not an .npy file of numbers", "save it with numpy.save"
         ) from error

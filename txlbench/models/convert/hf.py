@@ -30,6 +30,11 @@ def read_hf(directory: Path, reversed_clusters: bool = False) -> Converted:
     """
     config, vocabulary_size, view = read_config(directory / "config.json")
     path, tensors = read_weights(directory)
+    if config.n_layer > len(tensors):  # before names are made of so many layers
+        raise UserError(
+            f"{directory / 'config.json'}: n_layer: {config.n_layer} found",
+            f"{path.name} has {len(tensors)} tensors in all",
+        )
     tensors = {name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()}
     for bias in BIASES:
         _gather(path, tensors, bias, config.n_layer, config.untie_r)

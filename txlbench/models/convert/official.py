@@ -14,7 +14,7 @@ from torch import Tensor
 from txlbench.config.clusters import softmax_projections
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
-from txlbench.models.factory import build_model
+from txlbench.models.fitting import skeleton
 
 LAYER_NAMES = {
     "attention.o_net.weight": "dec_attn.o_net.weight",
@@ -35,12 +35,6 @@ IGNORED = frozenset({"pos_emb.inv_freq"})
 Tensors = Mapping[str, Tensor]
 
 
-def skeleton(config: ModelConfig, vocabulary_size: int) -> dict[str, Tensor]:
-    """The model's state dict with shapes and no content."""
-    with torch.device("meta"):
-        return build_model(config, vocabulary_size).state_dict()
-
-
 def from_official(
     path: Path, config: ModelConfig, vocabulary_size: int, tensors: Tensors
 ) -> dict[str, Tensor]:
@@ -50,7 +44,7 @@ def from_official(
         UserError: naming `path` and the key, if a tensor is missing, unknown or of another shape,
             or if weights that must be tied differ.
     """
-    mine = skeleton(config, vocabulary_size)
+    mine = skeleton(path, config, vocabulary_size)
     _check_shapes(path, to_official(config, mine), tensors)
     _check_others(path, _duplicates(config), to_official(config, mine), tensors)
     weights = {ours: tensors[theirs].float() for ours, theirs in _names(config).items()}

@@ -10,9 +10,7 @@ from functools import partial
 from itertools import accumulate, count, takewhile
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,6 +20,7 @@ from txlbench.models.convert.converted import Converted, model_config
 from txlbench.models.convert.official import from_official
 from txlbench.models.convert.shapes import inferred
 from txlbench.models.convert.tensor_bundle import TensorBundle
+from txlbench.records.npz_members import open_npz
 
 SCOPE = "transformer"
 LAYER_NAMES = {
@@ -58,7 +57,7 @@ class Variables:
             raise UserError(f"{self.path}: {SCOPE}/{name}: missing", "is it a Transformer-XL?")
         try:
             tensor = torch.from_numpy(self._read[f"{SCOPE}/{name}"]())
-        except (ValueError, TypeError, OSError, BadZipFile) as error:
+        except (ValueError, TypeError, OSError) as error:
             raise UserError(
                 f"{self.path}: {SCOPE}/{name}: not an array of numbers ({error})", "write it again"
             ) from error
@@ -97,11 +96,13 @@ def _bundle(prefix: Path) -> Variables:
 
 
 def _npz(path: Path) -> Variables:
-    try:
-        file = np.load(path, allow_pickle=False)
-        return Variables(path, {name: partial(file.__getitem__, name) for name in file.files})
-    except (OSError, ValueError, BadZipFile, AttributeError) as error:
-        raise UserError(f"{path}: not an .npz of variables ({error})", "write it again") from error
+    """Variables of an .npz, each held against what the file says of it before it is read."""
+    arrays: dict[str, NDArray[Any]] = {}
+    with open_npz(path) as members:
+        for name in members.names:
+            members.header(name)
+            arrays[name] = members.read(name)
+    return Variables(path, {name: partial(arrays.__getitem__, name) for name in arrays})
 
 
 def _layers(variables: Variables) -> Iterator[tuple[str, Tensor]]:

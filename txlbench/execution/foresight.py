@@ -1,0 +1,64 @@
+"""What a dry run can tell of texts, sizes and device without preparing or loading anything."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from txlbench.config.clusters import clusters_of
+from txlbench.config.corpus import CorpusConfig
+from txlbench.errors import UserError
+from txlbench.execution.devices import check_name
+from txlbench.execution.plan import PlannedRun, vocabulary_size
+
+
+def foresee(plan: Sequence[PlannedRun], device: str) -> Mapping[str, str]:
+    """Why a run counts as not there, by id: the text that it was trained on has changed.
+
+    Raises:
+        UserError: for what the real call would refuse: an unknown device, a text that is missing
+            or a cutoff beyond the vocabulary, as far as that is known.
+    """
+    check_name(device)
+    stale: dict[str, str] = {}
+    checksums: dict[CorpusConfig, str | None] = {}
+    for run in plan:
+        corpus = run.config.corpus
+        if corpus not in checksums:
+            checksums[corpus] = _checksum(corpus)
+        found = checksums[corpus]
+        size = vocabulary_size(run)
+        if size is not None:
+            clusters_of(run.config.model, size)
+        if found is not None and _trained_on(run) not in (None, found):
+            stale[run.id] = f"{corpus.name} has changed since; it is trained anew"
+    return stale
+
+
+def _trained_on(run: PlannedRun) -> str | None:
+    try:
+        checksum = run.directory.read_facts().get("corpus", {}).get("checksum")
+    except UserError:  # damaged, which the plan says
+        return None
+    return None if checksum is None else str(checksum)
+
+
+def _checksum(corpus: CorpusConfig) -> str | None:
+    """As `data.checksums` gives it, but noting nothing; None for a corpus of the catalogue."""
+    given = (corpus.path, corpus.valid, corpus.test)
+    paths = [Path(path).expanduser() for path in given if path is not None]
+    if not paths:
+        return None
+    digests = [_digest(path) for path in paths]
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file", "give the path of a text file")
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", "give a readable text file") from error
