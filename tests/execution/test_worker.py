@@ -9,7 +9,7 @@ import pytest
 
 from tests.execution.trial import plan_of, prepared_job, write_spec
 from txlbench.errors import ExitStatus, UserError
-from txlbench.execution.worker import describe, record_failure
+from txlbench.execution.failure import describe, record_failure
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
 from txlbench.training.loop import Diverged

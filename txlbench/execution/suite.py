@@ -61,7 +61,7 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
     for run in plan:
         _set_stale_aside(run, corpora[run.id], watcher)
     todo = _choose(plan, request, watcher)
-    devices = choose_devices(request.device, request.jobs, len(todo))
+    devices = choose_devices(request.device, request.jobs, len(todo), request.threads)
     _make_directory(directory)
     directory.write_spec(experiment)
     with Mirror(directory) as mirror:
@@ -169,6 +169,8 @@ def _run(
 
     def ended(job: Job, state: RunState) -> bool:
         watcher.ended(by_path[job.directory], state)
+        for note in by_path[job.directory].directory.notes:
+            watcher.warn(f"{by_path[job.directory].title}: {note}")
         return common.allows_more(by_path[job.directory], state)
 
     watcher.start(todo, finished, devices.jobs)

@@ -160,6 +160,18 @@ class RunDirectory:
             status["error"] = dict(error)
         write_json(self.path / "status.json", status)
 
+    def note(self, message: str) -> None:
+        """Adds to what people should know of this attempt; said once however often it happens."""
+        status = self.read_status()
+        notes = status.get("notes", [])
+        if message not in notes:
+            write_json(self.path / "status.json", {**status, "notes": [*notes, message]})
+
+    @property
+    def notes(self) -> list[str]:
+        """What `note` was told in the latest attempt."""
+        return list(self.read_status().get("notes", []))
+
     # Progress
 
     def append_metrics(self, values: Mapping[str, Any]) -> None:
