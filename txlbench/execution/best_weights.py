@@ -4,7 +4,7 @@ from typing import Any
 
 from txlbench.errors import UserError
 from txlbench.records.run_directory import RunDirectory
-from txlbench.training.checkpoint import SCHEMA, load, write_best
+from txlbench.training.checkpoint import SCHEMA, load, place, write_best
 from txlbench.training.checkpoint_set import CheckpointSet
 
 
@@ -34,9 +34,12 @@ def best_checkpoint(run: RunDirectory) -> dict[str, Any]:
 
 def _best_of(last: dict[str, Any]) -> dict[str, Any]:
     """What was the best checkpoint when `last` was written at the same step."""
-    average = last["average"]
-    mean = average["weights"] if average is not None and average["count"] else {}
-    return {"schema": SCHEMA, "model": {**last["model"], **mean}, "progress": last["progress"]}
+    own, average = last["model"], last["average"]
+    averaged = average["weights"] if average is not None and average["count"] else {}
+    # A weight that two layers share has two names, but a mean under one of them only.
+    means = {place(own[name]): mean for name, mean in averaged.items()}
+    weights = {name: means.get(place(weight), weight) for name, weight in own.items()}
+    return {"schema": SCHEMA, "model": weights, "progress": last["progress"]}
 
 
 def _forget_training(run: RunDirectory) -> None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.counting import parameters, train_flops, train_targets
+from txlbench.config.counting import checkpoint_bytes, parameters, train_flops, train_targets
 from txlbench.config.evaluate import EvaluateConfig
 from txlbench.config.expansion import Experiment, load_experiment
 from txlbench.config.run import RunConfig
@@ -17,8 +17,6 @@ from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
 
 SCHEMA = "txlbench.plan/1"
-BYTES_A_PARAMETER = 4 * (3 + 1)
-"""Of a run's checkpoints: weights and Adam's two moments in the last, weights in the best."""
 
 
 class Need(StrEnum):
@@ -133,7 +131,7 @@ def _describe(run: PlannedRun, speed: float | None) -> dict[str, Any]:
         "train_tokens": train_targets(run.config),
         "train_flops": flops,
         "estimated_seconds": seconds,
-        "estimated_bytes": known * BYTES_A_PARAMETER if known else None,
+        "estimated_bytes": checkpoint_bytes(run.config, size) if size else None,
         "unknown": unknown,
     }
 

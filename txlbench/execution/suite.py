@@ -14,7 +14,9 @@ from txlbench.execution.job import Job
 from txlbench.execution.mirroring import Mirror
 from txlbench.execution.plan import Need, PlannedRun, open_experiment
 from txlbench.execution.pool import ProcessPool
+from txlbench.execution.renewed import renewed
 from txlbench.execution.request import Request
+from txlbench.execution.space import check_space
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.states import RunState
 from txlbench.reporting.report import report
@@ -62,7 +64,11 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
         _set_stale_aside(run, corpora[run.id], watcher)
     todo = _choose(plan, request, watcher)
     devices = choose_devices(request.device, request.jobs, len(todo), request.threads)
+    sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
+    check_space(directory.path, todo, sizes, devices.jobs)
     _make_directory(directory)
+    for line in renewed(plan, directory):
+        watcher.warn(line)
     directory.write_spec(experiment)
     with Mirror(directory) as mirror:
         if todo:

@@ -80,6 +80,11 @@ class RunDirectory:
         value = read_yaml(self.path / "config.yaml").value
         return dict(value.get("paper") or {}) if isinstance(value, dict) else {}
 
+    def read_label(self) -> str | None:
+        """The label of the row that the run was made for."""
+        value = read_yaml(self.path / "config.yaml").value
+        return value.get("label") if isinstance(value, dict) else None
+
     def write_imported(self, config: ImportedConfig) -> None:
         """Writes `config.yaml` of a model that was not trained here."""
         write_text(self.path / "config.yaml", dump_yaml(config.model_dump(mode="json")))

@@ -49,10 +49,20 @@ def save_last(
 
 
 def best_content(state: TrainingState) -> dict[str, Any]:
-    """A best checkpoint of the weights as they are now: a copy that later steps do not change."""
+    """A best checkpoint of the weights as they are now: a copy that later steps do not change.
+
+    Weights that layers share are shared in the copy too.
+    """
     with state.evaluation_weights():
-        weights = {name: tensor.clone() for name, tensor in state.model.state_dict().items()}
+        weights = state.model.state_dict()
+        copies = {place(weight): weight.clone() for weight in weights.values()}
+        weights = {name: copies[place(weight)] for name, weight in weights.items()}
     return {"schema": SCHEMA, "model": weights, "progress": asdict(state.progress)}
+
+
+def place(weight: Tensor) -> tuple[int, torch.Size]:
+    """Where a weight lies in memory: equal for the names of one that layers share."""
+    return weight.data_ptr(), weight.shape
 
 
 def save_weights(path: Path, state: TrainingState) -> None:
