@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 
 @contextmanager
@@ -25,13 +24,13 @@ UNPRIVILEGED = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
 def on_small_disk(folder, size, code, *arguments, env):
-    """Runs Python `code` in a process that has a file system of `size` at `folder`.
+    """Runs Python with `code` in a process that has a file system of `size` at `folder`.
 
-    Where neither root nor a namespace of one's own may mount, the code runs on the ordinary disk
-    and is told "limit" as its first argument, else "tmpfs": it has to limit its files itself.
+    Where neither root nor a namespace of one's own may mount, it runs on the ordinary disk and is
+    told "limit" as its first argument, else "tmpfs": it has to limit its files itself.
     """
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, *code]
     for enter in (PRIVATE, UNPRIVILEGED):
         start = [*enter, "sh", "-c", MOUNT, "sh", size, str(folder)]
         if shutil.which(enter[0]) and _works([*start, "true"]):
@@ -45,6 +44,3 @@ def _works(command):
 
 def _run(command, env):
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=150)
-
-
-ROOT = Path(__file__).parents[1]

@@ -27,24 +27,32 @@ def write_atomically(
     Raises:
         OSError: naming `path`, if the system refuses.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        approve(temporary)
-        temporary.replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # read-only by now: the first error says so
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno and not error.filename:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with _removed_on_failure(Path(name)) as aside:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.chmod(0o644)
+            approve(aside)
+            aside.replace(path)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     _flush_directory(path.parent)
+
+
+@contextlib.contextmanager
+def _removed_on_failure(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except BaseException:
+        with contextlib.suppress(OSError):  # read-only by now: the first error says so
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _flush_directory(path: Path) -> None:

@@ -105,7 +105,7 @@ sys.exit(main())
 
 
 def test_a_run_that_does_not_fit_into_memory_fails_and_says_what_to_do():
-    """A process with 400 MB left, and a step whose inner states alone take 1.7 GB."""
+    """A process with 400 MB left, and a step whose inner states alone take 1.4 GB."""
     write_spec({"train.batch_size": 64, "train.tgt_len": 33, "model.d_inner": 200_000})
     (run,) = plan_of()
     job = prepared_job(run)
@@ -122,7 +122,7 @@ def test_a_run_that_does_not_fit_into_memory_fails_and_says_what_to_do():
         worker.communicate()
     assert run.directory.state is RunState.FAILED
     message = run.directory.read_status()["error"]["message"]
-    assert message.startswith("out of memory: 1.5")
+    assert message.startswith("out of memory: 1.3")
     assert "GiB were asked for" in message
     assert "train.batch_size (64)" in message
     assert "model.d_inner (200000)" in message

@@ -12,8 +12,8 @@ CODE = """
 import sys, time
 from txlbench.execution.signals import interrupts
 with interrupts():
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         time.sleep(60)
     except KeyboardInterrupt:
         print("interrupted once", flush=True)
