@@ -20,6 +20,7 @@ from tests.execution.trial import prepared
 from txlbench.execution import runner, worker  # noqa: F401  # imported once, before forks
 from txlbench.records.states import RunState
 from txlbench.training.checkpoint import load
+from txlbench.training.checkpoint_set import CheckpointSet
 
 
 class Life:
@@ -89,14 +90,12 @@ def main(number, kills, seed, how):
 
 def _note(run, resumed, how, chance):
     """Remembers from where the next life goes on, and spoils that if asked."""
-    last = run.checkpoints / "last.pt"
-    if not last.exists():
-        resumed.append(0)
-        return
-    resumed.append(load(last)["progress"]["step"])
-    if how == "cut":
-        content = last.read_bytes()
-        last.write_bytes(content[: chance.randrange(len(content))])
+    checkpoints = CheckpointSet(run.checkpoints)
+    whole = (content for _, content in checkpoints.newest_first() if content is not None)
+    resumed.append(next((content["progress"]["step"] for content in whole), 0))
+    if how == "cut" and checkpoints.last.exists():
+        content = checkpoints.last.read_bytes()
+        checkpoints.last.write_bytes(content[: chance.randrange(len(content) or 1)])
 
 
 def _compare(run, straight):

@@ -3,11 +3,14 @@
 import random
 
 import pytest
+import torch
 
+from tests.execution.in_process import run_suite
 from tests.execution.test_resuming import check_same, interrupt
 from tests.execution.trial import finished, prepared, stopping_after, write_spec
-from txlbench.errors import UserError
+from txlbench.errors import ExitStatus, UserError
 from txlbench.execution.failure import record_failure
+from txlbench.execution.references import load_model
 from txlbench.execution.runner import execute
 from txlbench.files import write_json
 from txlbench.records.states import RunState
@@ -148,3 +151,26 @@ def test_a_summary_without_training_is_not_trained():
     _, job = prepared()
     assert execute(job, lambda: False) is RunState.FINISHED
     assert run.read_summary().keys() == {"schema", "training", "results"}
+
+
+def test_the_model_of_a_damaged_checkpoint_is_refused_in_one_line():
+    """What `eval` and `recl` do with it, of a finished run too."""
+    write_spec()
+    run = finished()
+    for name in ("best", "last"):
+        zero(run.checkpoints / f"{name}.pt", None)
+        with pytest.raises(UserError, match=rf"{name}\.pt: not a whole txlbench checkpoint; "):
+            load_model(str(run.path), torch.device("cpu"), name)
+
+
+@pytest.mark.usefixtures("one_process")
+def test_the_ablation_says_once_what_was_damaged_and_finishes():
+    write_spec()
+    run, job = prepared()
+    interrupt(job, 8)
+    cut(run.checkpoints / "last.pt", random.Random(SEED))
+    outcome, watched = run_suite()
+    assert outcome.status is ExitStatus.DONE
+    (warning,) = watched.warnings
+    assert "last.pt damaged" in warning
+    assert "goes on from step 5" in warning

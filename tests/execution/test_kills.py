@@ -26,7 +26,7 @@ EVERYTHING = {
 """All that a checkpoint has to bring back."""
 
 
-def killed(number, kills, how="kill", steps=150):
+def killed(number, kills, how="kill", steps=100):
     """Where each life began after a kill; `kills.py` compares all that the runs leave."""
     write_spec({**EVERYTHING, "train.max_step": steps})
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

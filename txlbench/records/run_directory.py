@@ -185,11 +185,6 @@ class RunDirectory:
     def append_timings(self, values: Mapping[str, Any]) -> None:
         append_json_line(self.timings_file, dict(values))
 
-    def truncate_metrics(self, size: int) -> None:
-        """Cuts `metrics.jsonl` to what a checkpoint had seen of it, 0 to start again."""
-        if self.metrics_file.exists():
-            os.truncate(self.metrics_file, min(size, self.metrics_file.stat().st_size))
-
     def read_metrics(self) -> Iterator[dict[str, Any]]:
         """The lines of `metrics.jsonl`, training and validation in order of step."""
         return (value for value, _ in read_json_lines(self.metrics_file))
