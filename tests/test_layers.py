@@ -14,7 +14,7 @@ import txlbench
 ROOT = Path(txlbench.__file__).parent
 
 LAYERS = [
-    ["errors"],
+    ["errors", "patience"],
     ["registry", "files", "seeding"],
     ["config"],
     ["records"],

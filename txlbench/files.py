@@ -1,5 +1,6 @@
 """Files that are whole or absent: atomic writes, JSON with stable bytes, JSON lines."""
 
+import contextlib
 import json
 import os
 import tempfile
@@ -8,31 +9,65 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from txlbench.errors import UserError
+from txlbench.patience import patiently
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def write_atomically(
+    path: Path,
+    write: Callable[[BinaryIO], object],
+    approve: Callable[[Path], object] = lambda _: None,
+) -> None:
     """Calls `write` with a file beside `path`, flushes it to disk and renames it over `path`.
 
     A reader sees the old content or the new one, never a part; a failure leaves the old one.
+
+    Args:
+        approve: given the file as flushed, before it is renamed; what it raises is a failure.
+
+    Raises:
+        OSError: naming `path`, if the system refuses.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with _removed_on_failure(Path(name)) as aside:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.chmod(0o644)
+            approve(aside)
+            aside.replace(path)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    _flush_directory(path.parent)
+
+
+@contextlib.contextmanager
+def _removed_on_failure(path: Path) -> Iterator[Path]:
+    try:
+        yield path
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # read-only by now: the first error says so
+            path.unlink(missing_ok=True)
         raise
 
 
+def _flush_directory(path: Path) -> None:
+    """Makes a renaming last through a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def write_text(path: Path, text: str) -> None:
-    """Writes `text` as UTF-8 with LF line ends, atomically."""
-    write_atomically(path, lambda file: file.write(text.encode()))
+    """Writes `text` as UTF-8 with LF line ends, atomically; a full disk is given some time."""
+    patiently(lambda: write_atomically(path, lambda file: file.write(text.encode())))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -52,9 +87,26 @@ def read_json(path: Path) -> Any:
 
 def append_json_line(path: Path, value: Any) -> None:
     """Appends one line of JSON in a single write, so that lines of a killed process stay whole."""
-    line = json.dumps(value, allow_nan=False) + "\n"
+    append_whole(path, json_line(value))
+
+
+def json_line(value: Any) -> bytes:
+    """One line of JSON; NaN and infinity are refused (ValueError)."""
+    return json.dumps(value, allow_nan=False).encode() + b"\n"
+
+
+def append_whole(path: Path, content: bytes) -> None:
+    """Appends all of `content` or, on an OSError, nothing: a part that was taken is cut off."""
     with path.open("ab", buffering=0) as file:
-        file.write(line.encode())
+        begin = os.fstat(file.fileno()).st_size
+        try:
+            left = memoryview(content)
+            while left:  # a disk that gets full takes a part, and refuses only what comes next
+                left = left[file.write(left) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                file.truncate(begin)
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read_json_lines(path: Path, offset: int = 0) -> Iterator[tuple[Any, int]]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.config.experiments import run
-from txlbench.config.identity import fingerprint, run_id
+from txlbench.config.identity import decisive_settings, differences, fingerprint, run_id
 from txlbench.config.train import TrainConfig
 
 OWN = {"name": "mine", "path": "a.txt", "level": "char"}
@@ -122,3 +122,16 @@ Update this list only if what is trained has really changed, and say so in the c
 @pytest.mark.parametrize(("sections", "published"), PUBLISHED, ids=lambda value: str(value)[:30])
 def test_published_ids_stay(sections: dict[str, Any], published: str):
     assert run_id(run(**sections)) == published, WHY
+
+
+def test_when_checkpoints_are_written_is_no_part_of_the_identity():
+    saving = {"checkpoint_interval": 3, "checkpoint_minutes": None}
+    assert run_id(run(train=saving)) == run_id(run())
+
+
+def test_decisive_settings_differ_where_ids_do_and_say_how():
+    old = decisive_settings(run(train={"log_interval": 3}))
+    new = decisive_settings(run(train={"lr": 0.5}, seed=2))
+    assert differences(old, new) == ["train.lr was 0.00025 and is 0.5", "seed was 1 and is 2"]
+    assert differences(old, decisive_settings(run(corpus={"name": "enwiki-sample"}))) == []
+    assert differences({}, new) == []  # of a time when nothing was noted

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from tests.execution.trial import Watched
+from txlbench.execution.failure import record_failure
 from txlbench.execution.request import Request
 from txlbench.execution.runner import execute
 from txlbench.execution.suite import ablate
-from txlbench.execution.worker import record_failure
 from txlbench.records.run_directory import RunDirectory
 
 

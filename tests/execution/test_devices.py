@@ -101,3 +101,12 @@ def test_freed_blocks_are_kept_when_asked_for():
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         faults[how] = int(done.stdout)
     assert (faults["keep"] * 5 < faults["default"]) == (platform.libc_ver()[0] == "glibc")
+
+
+def test_threads_that_are_asked_for_are_given_and_leave_room_for_fewer_jobs(cuda):
+    assert choose_devices("cpu", None, 100, 3) == Devices(("cpu",), 2, 3)
+    assert choose_devices("cpu", None, 100, 16).jobs == 1
+    assert choose_devices("cpu", 5, 100, 3) == Devices(("cpu",), 5, 3)
+    assert choose_devices("cpu", 5, 100, 3).threads == 3
+    cuda(2)
+    assert choose_devices("cuda", None, 100, 3).jobs == 2

@@ -1,5 +1,9 @@
 """Rows that fail: the others go on, unless the fault is common to all."""
 
+import math
+import shutil
+from types import SimpleNamespace
+
 import pytest
 
 from tests.execution.in_process import run_suite
@@ -8,8 +12,14 @@ from txlbench.errors import ExitStatus
 from txlbench.execution import suite
 from txlbench.records.states import RunState
 
-pytestmark = pytest.mark.usefixtures("one_process")
+pytestmark = pytest.mark.usefixtures("one_process", "endless_disk")
 NEVER_FITS = 2**42  # weights beyond any address space: out of memory on every machine
+
+
+@pytest.fixture
+def endless_disk(monkeypatch):
+    """Memory is what lacks here; no disk has room for the checkpoints of such a model either."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=math.inf))
 
 
 def failing(*labels):

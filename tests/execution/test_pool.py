@@ -168,3 +168,26 @@ def test_a_process_that_dies_before_it_begins_does_not_leave_the_state_of_anothe
     pool.run([prepared_job(run)], lambda job, state: told.append(state) or True, kill)
     assert told == [RunState.FAILED]
     assert run.directory.read_status()["error"]["type"] == "SIGKILL"
+
+
+def test_a_checkpoint_asked_of_the_pool_is_written_by_its_runs():
+    """A process that is not ready yet takes the signal when it is."""
+    write_spec({"train.max_step": 10**6, "train.eval_interval": 10**6}, seeds=[1, 2])
+    plan, deadline = plan_of(), time.monotonic() + SECONDS
+    pool = ProcessPool(Devices(("cpu",), 2), environment())
+    asked = []
+
+    def tick():
+        assert time.monotonic() < deadline
+        running = [run for run in plan if run.directory.metrics_file.exists()]
+        if not asked or (len(running) == 2 and len(asked) < 2):
+            asked.append(os.kill(os.getpid(), signal.SIGUSR1))
+        if len(asked) == 2 and all((r.directory.checkpoints / "last.pt").exists() for r in plan):
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGUSR1)
+    with pytest.raises(KeyboardInterrupt):
+        pool.run([prepared_job(run) for run in plan], lambda job, state: True, tick)
+    assert signal.getsignal(signal.SIGUSR1) is before
+    assert [run.directory.state for run in plan] == [RunState.INTERRUPTED] * 2
+    assert [run.directory.read_status()["attempts"] for run in plan] == [1, 1]

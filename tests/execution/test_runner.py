@@ -36,7 +36,11 @@ def test_a_run_leaves_what_the_documentation_lists():
         "evaluations",
         "vocab.json",
     }
-    assert {path.name for path in run.checkpoints.iterdir()} == {"last.pt", "best.pt"}
+    assert {path.name for path in run.checkpoints.iterdir()} == {
+        "last.pt",
+        "previous.pt",
+        "best.pt",
+    }
     status = run.read_status()
     assert (status["state"], status["attempts"]) == ("finished", 1)
     facts = run.read_facts()
@@ -226,3 +230,18 @@ def test_a_run_that_diverges_raises_with_its_step():
     _, job = prepared()
     with pytest.raises(Diverged, match=r"at step [2-5]$"):
         execute(job, lambda: False)
+
+
+def test_a_run_that_diverges_keeps_its_last_good_checkpoint():
+    """Whatever asks for checkpoints, none is written of weights that are no numbers."""
+    write_spec({"train.lr": 1e30, "train.warmup_step": 3, "train.checkpoint_interval": 1})
+    run, job = prepared()
+    with pytest.raises(Diverged) as caught:
+        execute(job, lambda: False)
+    failed_at = int(str(caught.value).split()[-1])
+    content = load(run.checkpoints / "last.pt")
+    assert content["progress"]["step"] == failed_at - 1
+    kept = (run.checkpoints / "last.pt").read_bytes()
+    with pytest.raises(Diverged, match=f"at step {failed_at}$"):
+        execute(job, lambda: False)
+    assert (run.checkpoints / "last.pt").read_bytes() == kept

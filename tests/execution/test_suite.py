@@ -76,7 +76,7 @@ def test_a_missing_evaluation_is_made_without_training():
     assert watched.outcomes == [("trial", "finished")]
     after = snapshot(OUT / "runs")
     trained = [name for name in before if name.endswith((".pt", "metrics.jsonl"))]
-    assert len(trained) == 3
+    assert len(trained) == 4
     assert all(after[name] == before[name] for name in trained)
 
 

@@ -141,22 +141,22 @@ def test_a_damaged_status_is_named(run: RunDirectory, content: str, message: str
     assert str(caught.value).startswith(str(run.path / "status.json"))
 
 
-def test_metrics_come_back_in_order_and_can_be_cut(run: RunDirectory):
+def test_metrics_come_back_in_order(run: RunDirectory):
     assert list(run.read_metrics()) == []
-    run.truncate_metrics(0)
     run.append_metrics({"step": 1, "train_loss": 2.5})
-    size = run.metrics_file.stat().st_size
     run.append_metrics({"step": 2, "train_loss": 2.25})
     assert [line["step"] for line in run.read_metrics()] == [1, 2]
-    run.truncate_metrics(size)
-    run.append_metrics({"step": 2, "train_loss": 2.0})
-    assert [line["train_loss"] for line in run.read_metrics()] == [2.5, 2.0]
 
 
-def test_cutting_never_lengthens(run: RunDirectory):
-    run.append_metrics({"step": 1})
-    run.truncate_metrics(1000)
-    assert run.metrics_file.read_bytes() == b'{"step": 1}\n'
+def test_notes_are_of_one_attempt_and_said_once(run: RunDirectory):
+    run.start()
+    assert run.notes == []
+    for message in ("full", "slow", "full"):
+        run.note(message)
+    run.set_state(RunState.INTERRUPTED)
+    assert run.notes == ["full", "slow"]
+    run.start()
+    assert run.notes == []
 
 
 def test_evaluations_are_kept_with_how_they_were_made(run: RunDirectory):

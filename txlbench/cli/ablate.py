@@ -15,6 +15,9 @@ import click
     help="The experiment's directory.  [default: results/NAME]",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs at once.  [default: one a core]")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="CPU threads a run.  [default: cores / jobs]"
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a base setting."
@@ -86,10 +89,12 @@ def _ablate(request: Any) -> int:
     from rich.console import Console
 
     from txlbench.cli.progress import ProgressDisplay
+    from txlbench.execution.signals import interrupts
     from txlbench.execution.suite import ablate as run_ablation
 
     console = Console(soft_wrap=True)
-    outcome = run_ablation(request, ProgressDisplay(console))
+    with interrupts():
+        outcome = run_ablation(request, ProgressDisplay(console))
     console.print()
     console.print(outcome.table, markup=False, highlight=False)
     for name, place in outcome.places:

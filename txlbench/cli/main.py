@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 
 from txlbench.errors import ExitStatus, UserError
+from txlbench.patience import may_pass
 from txlbench.registry import suggestion
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -75,6 +76,11 @@ def main() -> None:
     except click.ClickException as error:
         click.echo(f"Error: {_one_line(error)}", err=True)
         sys.exit(ExitStatus.USAGE)
+    except OSError as error:
+        if not may_pass(error):
+            raise
+        click.echo(f"Error: {error}; nothing is lost, type it again", err=True)
+        sys.exit(ExitStatus.RUN_FAILED)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(ExitStatus.INTERRUPTED)

@@ -101,3 +101,23 @@ def _layer_work(model: ModelConfig, tgt_len: int, mem_len: int, cached: bool) ->
     content_and_values = 2 * keys * heads
     positions = keys * heads if model.is_relative else 0.0
     return projections + memory + content_and_values + positions
+
+
+FLOAT = 4
+"""Bytes of a number in checkpoints."""
+
+
+def resume_bytes(config: RunConfig, vocabulary_size: int) -> int:
+    """A checkpoint to continue from: weights, Adam's two moments, an average, memory."""
+    model, train = config.model, config.train
+    copies = 3 + (train.average_from is not None)
+    states = 0
+    if train.memory and not model.is_recurrent:  # kept with the segment that they are cut from
+        states = train.batch_size * (train.memory + train.tgt_len) * model.d_model * model.n_layer
+    return FLOAT * (copies * parameters(model, vocabulary_size) + states)
+
+
+def checkpoint_bytes(config: RunConfig, vocabulary_size: int) -> int:
+    """What a run's checkpoints come to: two to continue from, and the best weights."""
+    best = FLOAT * parameters(config.model, vocabulary_size)
+    return 2 * resume_bytes(config, vocabulary_size) + best

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from txlbench.config.run import RunConfig
@@ -46,3 +47,27 @@ def run_id(config: RunConfig) -> str:
     )
     recurrence = "rec" if config.train.recurrence else "norec"
     return f"{config.model.name}-{recurrence}-{config.train.loss}-s{config.seed}-{digest}"
+
+
+def decisive_settings(config: RunConfig) -> dict[str, Any]:
+    """What decides the weights, by dotted key: `{"train.lr": 0.002, "seed": 1, ...}`."""
+    sections = {"corpus": config.corpus, "model": config.model, "train": config.train}
+    return {
+        **{
+            f"{section}.{name}": value
+            for section, values in sections.items()
+            for name, value in values.model_dump(mode="json").items()
+            if name not in values.UNHASHED
+        },
+        "corpus.level": config.corpus.resolved_level,
+        "seed": config.seed,
+    }
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs among the keys that both have: `train.lr was 0.002 and is 0.003`."""
+    return [
+        f"{key} was {old[key]} and is {value}"
+        for key, value in new.items()
+        if key in old and old[key] != value
+    ]

@@ -36,9 +36,12 @@ class TrainConfig(Section):
         memory_reset: probability with which each stream forgets at a step, independently, so
             that short contexts are met in training; 0 without recurrence.
         memory_reset_from: share of the steps after which streams forget.
+        checkpoint_interval: steps between checkpoints, beside that of each validation; null for
+            none. Changes no number.
+        checkpoint_minutes: likewise, in minutes.
     """
 
-    UNHASHED = frozenset({"log_interval"})
+    UNHASHED = frozenset({"log_interval", "checkpoint_interval", "checkpoint_minutes"})
     ADDED = MappingProxyType(
         {
             "average_from": None,
@@ -68,6 +71,8 @@ class TrainConfig(Section):
     aux_positions: bool = False
     memory_reset: float = Field(0.0, ge=0, lt=1)
     memory_reset_from: float = Field(0.5, ge=0, lt=1)
+    checkpoint_interval: int | None = Field(None, ge=1)
+    checkpoint_minutes: float | None = Field(10.0, gt=0)
 
     @model_validator(mode="before")
     @classmethod

@@ -15,15 +15,17 @@ class Devices:
     Attributes:
         names: devices that runs take turns on.
         jobs: runs at once.
+        asked_threads: CPU threads of each run that were asked for; None for its share.
     """
 
     names: tuple[str, ...]
     jobs: int
+    asked_threads: int | None = None
 
     @property
     def threads(self) -> int:
-        """CPU threads of each run: cores // jobs."""
-        return max(1, cores() // self.jobs)
+        """CPU threads of each run: as asked, else cores // jobs."""
+        return self.asked_threads or max(1, cores() // self.jobs)
 
 
 def cores() -> int:
@@ -31,20 +33,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def choose_devices(device: str, jobs: int | None, runs: int) -> Devices:
-    """Resolves `--device` and `--jobs`.
+def choose_devices(device: str, jobs: int | None, runs: int, threads: int | None = None) -> Devices:
+    """Resolves `--device`, `--jobs` and `--threads`.
 
     Args:
         device: auto (every CUDA device, else the CPU), cpu, cuda (every one) or cuda:N.
-        jobs: runs at once; default one a core on the CPU, one a device on CUDA.
+        jobs: runs at once; default one a core on the CPU, or as many as its cores have room
+            for at that many threads, and one a device on CUDA.
         runs: runs there are; no more go at once.
+        threads: CPU threads of each run; default its share of the cores.
 
     Raises:
         UserError: if the device is unknown or not there.
     """
     names = ("cpu",) if device == "cpu" else _cuda_devices(device)
-    default = cores() if names == ("cpu",) else len(names)
-    return Devices(names, max(1, min(jobs or default, runs)))
+    default = cores() // (threads or 1) if names == ("cpu",) else len(names)
+    return Devices(names, max(1, min(jobs or default, runs)), threads)
 
 
 def check_name(device: str) -> None:

@@ -19,11 +19,11 @@ from txlbench.config.section import Split
 from txlbench.data.corpus import Corpus
 from txlbench.evaluation.attention_length import best_length, shortest_length
 from txlbench.evaluation.scoring import score
+from txlbench.execution.best_weights import best_checkpoint
 from txlbench.execution.missing import missing, with_evaluation
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
-from txlbench.training.checkpoint import load
 
 Record = dict[str, Any]
 
@@ -31,9 +31,13 @@ Record = dict[str, Any]
 def load_best(
     run: RunDirectory, config: RunConfig, corpus: Corpus, device: torch.device
 ) -> tuple[LanguageModel, int]:
-    """The model of the run's best checkpoint in evaluation mode, and the checkpoint's step."""
+    """The model of the run's best checkpoint in evaluation mode, and the checkpoint's step.
+
+    Raises:
+        UserError: if that checkpoint is damaged and cannot be made again.
+    """
     model = build_model(config.model, len(corpus.vocabulary)).to(device)
-    checkpoint = load(run.checkpoints / "best.pt")
+    checkpoint = best_checkpoint(run)
     model.load_state_dict(checkpoint["model"])
     return model.eval(), int(checkpoint["progress"]["step"])
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.counting import parameters, train_flops, train_targets
+from txlbench.config.counting import checkpoint_bytes, parameters, train_flops, train_targets
 from txlbench.config.evaluate import EvaluateConfig
 from txlbench.config.expansion import Experiment, load_experiment
 from txlbench.config.run import RunConfig
@@ -18,8 +18,6 @@ from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
 
 SCHEMA = "txlbench.plan/1"
-BYTES_A_PARAMETER = 4 * (3 + 1)
-"""Of a run's checkpoints: weights and Adam's two moments in the last, weights in the best."""
 
 
 class Need(StrEnum):
@@ -148,7 +146,7 @@ def _describe(run: PlannedRun, speed: float | None, stale: str | None) -> dict[s
         "train_tokens": train_targets(run.config),
         "train_flops": flops,
         "estimated_seconds": seconds,
-        "estimated_bytes": known * BYTES_A_PARAMETER if known else None,
+        "estimated_bytes": checkpoint_bytes(run.config, size) if size else None,
         "unknown": unknown,
     }
 

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO
 
-from txlbench.errors import ExitStatus
+from txlbench.errors import ExitStatus, UserError
 from txlbench.execution.devices import Devices, worker_environment
 from txlbench.execution.job import Job
+from txlbench.execution.out_of_memory import remedy
+from txlbench.execution.signals import SAVING, held_back
 from txlbench.execution.worker import TAKEN
 from txlbench.records.claim import is_claimed
 from txlbench.records.run_directory import RunDirectory
@@ -57,12 +59,15 @@ class ProcessPool:
     ) -> None:
         """Runs all jobs; on any exception, an interrupt too, running ones are stopped first.
 
+        SIGUSR1 is passed on to the runs, which write a checkpoint and go on.
+
         Args:
             jobs: each is asked for when there is a place for it.
             ended: told each outcome as it comes; False starts nothing further.
             tick: called a few times a second.
         """
         waiting, open_ = iter(jobs), True
+        before = signal.signal(SAVING, lambda *_: self._send(SAVING))
         try:
             while open_ or self._running:
                 while open_ and len(self._running) < self._devices.jobs:
@@ -78,25 +83,28 @@ class ProcessPool:
                 time.sleep(POLL_SECONDS)
         finally:
             self._stop_all()
+            signal.signal(SAVING, before)
 
     def _start(self, job: Job) -> None:
         taken = [worker.job.device for worker in self._running]
         device = min(self._devices.names, key=taken.count)
         placed = replace(job, device=device)
         log = RunDirectory(job.directory).log_file.open("a")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "txlbench.execution.worker"],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=self._environment,
-            start_new_session=True,  # Ctrl-C reaches the parent alone, which passes it on
-        )
+        with held_back():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "txlbench.execution.worker"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which passes it on
+            )
+            self._running.append(_Worker(placed, process, log))
         assert process.stdin is not None
-        process.stdin.write(placed.to_json() + "\n")
-        process.stdin.flush()
-        self._running.append(_Worker(placed, process, log))
+        with contextlib.suppress(BrokenPipeError):  # killed already; its end is seen later
+            process.stdin.write(placed.to_json() + "\n")
+            process.stdin.flush()
 
     def _collect(self) -> list[_Worker]:
         """Takes out the processes that have ended."""
@@ -106,10 +114,13 @@ class ProcessPool:
             _close(worker)
         return over
 
+    def _send(self, number: signal.Signals) -> None:
+        for worker in self._running:
+            worker.process.send_signal(number)
+
     def _stop_all(self) -> None:
         """Asks every process to write a checkpoint and end; kills those that do not."""
-        for worker in self._running:
-            worker.process.send_signal(signal.SIGTERM)
+        self._send(signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
         for worker in self._running:
             try:
@@ -140,12 +151,22 @@ def _outcome(worker: _Worker, asked_to_stop: bool = False) -> RunState:
     state = run.current_state
     if state.is_bad or RECORDED_ENDS.get(state) == code:
         return state
-    if asked_to_stop:
-        run.set_state(RunState.INTERRUPTED)
-        return RunState.INTERRUPTED
+    error: dict[str, str] | None = None
+    if asked_to_stop or code == ExitStatus.INTERRUPTED:
+        state = RunState.INTERRUPTED
+    else:
+        state, error = RunState.FAILED, _unrecorded_end(run, code)
+    with contextlib.suppress(OSError):  # a full disk does not change how it ended
+        run.set_state(state, error)
+    return state
+
+
+def _unrecorded_end(run: RunDirectory, code: int) -> dict[str, str]:
+    """The error of a process that was ended before it could tell."""
     how = f"signal {-code}" if code < 0 else f"exit status {code}"
     name = signal.Signals(-code).name if code < 0 else "exit"
-    hint = " (out of memory?)" if code == -signal.SIGKILL else ""
-    error = {"type": name, "message": f"ended by {how}{hint}", "where": "process"}
-    run.set_state(RunState.FAILED, error)
-    return RunState.FAILED
+    hint = ""
+    if code == -signal.SIGKILL:  # by a person, or by a system that had no memory left
+        with contextlib.suppress(UserError, OSError):
+            hint = f" (out of memory? if so, {remedy(run.read_config())})"
+    return {"type": name, "message": f"ended by {how}{hint}", "where": "process"}

@@ -14,9 +14,11 @@ from txlbench.execution.job import Job
 from txlbench.execution.mirroring import Mirror
 from txlbench.execution.plan import Need, PlannedRun, open_experiment
 from txlbench.execution.pool import ProcessPool
+from txlbench.execution.renewed import renewed
 from txlbench.execution.request import Request
 from txlbench.execution.set_aside import set_aside
 from txlbench.execution.sharing import Share
+from txlbench.execution.space import check_space
 from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.states import RunState
@@ -68,8 +70,12 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
     for run in whole:
         _set_stale_aside(run, corpora[run.id], watcher)
     todo = _choose(whole, request, watcher)
-    devices = choose_devices(request.device, request.jobs, len(todo))
+    devices = choose_devices(request.device, request.jobs, len(todo), request.threads)
+    sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
+    check_space(directory.path, todo, sizes, devices.jobs)
     _make_directory(directory)
+    for line in renewed(whole, directory):
+        watcher.warn(line)
     directory.write_spec(experiment)
     if todo:
         directory.add_commands([request.command])
@@ -190,6 +196,8 @@ def _run(
             return True
         share.end(run)
         watcher.ended(run, state)
+        for note in run.directory.notes:
+            watcher.warn(f"{run.title}: {note}")
         return common.allows_more(run, state)
 
     watcher.start(todo, finished, devices.jobs)

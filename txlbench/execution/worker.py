@@ -2,7 +2,8 @@
 
 Started as `python -m txlbench.execution.worker`, with the job as the first line of its standard
 input. That pipe is also its lifeline: when the parent goes, however it goes, the pipe closes and
-the run stops at the next step with a checkpoint. SIGTERM does the same.
+the run stops at the next step with a checkpoint. SIGTERM does the same; SIGUSR1 asks for a
+checkpoint, after which training goes on.
 """
 
 import contextlib
@@ -10,11 +11,11 @@ import os
 import signal
 import sys
 import threading
-import traceback
-from typing import Any
 
 from txlbench.errors import ExitStatus
+from txlbench.execution.failure import record_failure
 from txlbench.execution.job import Job
+from txlbench.execution.signals import SAVING
 from txlbench.records.claim import claimed
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.states import RunState
@@ -25,9 +26,11 @@ TAKEN = 75
 
 def main() -> int:
     """Runs the job on standard input; the exit status says how it ended."""
-    job = Job.from_json(sys.stdin.readline())
-    stop = threading.Event()
+    stop, save = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(SAVING, lambda *_: save.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SAVING})
+    job = Job.from_json(sys.stdin.readline())
     threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
     run = RunDirectory(job.directory)
     with claimed(run) as mine:
@@ -36,10 +39,11 @@ def main() -> int:
         try:
             from txlbench.execution.runner import execute
 
-            state = execute(job, stop.is_set)
+            state = execute(job, stop.is_set, save)
         except BaseException as error:
-            record_failure(run, error)
-            return ExitStatus.RUN_FAILED
+            state = record_failure(run, error)
+    if state.is_bad:
+        return ExitStatus.RUN_FAILED
     return ExitStatus.DONE if state is RunState.FINISHED else ExitStatus.INTERRUPTED
 
 
@@ -49,24 +53,6 @@ def _watch_parent(stop: threading.Event) -> None:
         while os.read(0, 4096):
             pass
     stop.set()
-
-
-def record_failure(run: RunDirectory, error: BaseException) -> None:
-    """Writes the traceback to error.txt and the error's kind and place to status.json."""
-    text = "".join(traceback.format_exception(error))
-    print(text, file=sys.stderr, flush=True)
-    state = RunState.DIVERGED if type(error).__name__ == "Diverged" else RunState.FAILED
-    with contextlib.suppress(OSError):
-        run.error_file.write_text(text)
-        run.set_state(state, describe(error))
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """Type, message and place of an error: two runs that fail alike have equal places."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
-    message = " ".join(str(error).split()) or type(error).__name__
-    return {"type": type(error).__name__, "message": message[:500], "where": place}
 
 
 if __name__ == "__main__":

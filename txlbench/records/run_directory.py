@@ -87,6 +87,11 @@ class RunDirectory:
         paper = value.get("paper") if isinstance(value, dict) else None
         return dict(paper) if isinstance(paper, dict) else {}
 
+    def read_label(self) -> str | None:
+        """The label of the row that the run was made for."""
+        value = read_yaml(self.path / "config.yaml").value
+        return value.get("label") if isinstance(value, dict) else None
+
     def write_imported(self, config: ImportedConfig) -> None:
         """Writes `config.yaml` of a model that was not trained here."""
         write_text(self.path / "config.yaml", dump_yaml(config.model_dump(mode="json")))
@@ -181,6 +186,18 @@ class RunDirectory:
             status["error"] = dict(error)
         write_json(self.path / "status.json", status)
 
+    def note(self, message: str) -> None:
+        """Adds to what people should know of this attempt; said once however often it happens."""
+        status = self.read_status()
+        notes = status.get("notes", [])
+        if message not in notes:
+            write_json(self.path / "status.json", {**status, "notes": [*notes, message]})
+
+    @property
+    def notes(self) -> list[str]:
+        """What `note` was told in the latest attempt."""
+        return list(self.read_status().get("notes", []))
+
     # Progress
 
     def append_metrics(self, values: Mapping[str, Any]) -> None:
@@ -188,11 +205,6 @@ class RunDirectory:
 
     def append_timings(self, values: Mapping[str, Any]) -> None:
         append_json_line(self.timings_file, dict(values))
-
-    def truncate_metrics(self, size: int) -> None:
-        """Cuts `metrics.jsonl` to what a checkpoint had seen of it, 0 to start again."""
-        if self.metrics_file.exists():
-            os.truncate(self.metrics_file, min(size, self.metrics_file.stat().st_size))
 
     def read_metrics(self) -> Iterator[dict[str, Any]]:
         """The lines of `metrics.jsonl`, training and validation in order of step."""

@@ -1,9 +1,11 @@
 """Checkpoints: tensors and plain data only, whole or absent, loaded without executing code."""
 
-from collections.abc import Mapping
+import os
+import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -16,8 +18,21 @@ from txlbench.training.state import Progress, TrainingState
 SCHEMA = "txlbench.checkpoint/1"
 
 
-def save_last(path: Path, state: TrainingState, metrics_bytes: int) -> None:
-    """Writes all that continues the training exactly: state, random sources, length of the log."""
+def save_last(
+    path: Path,
+    state: TrainingState,
+    metrics_bytes: int,
+    *,
+    timings_bytes: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    approve: Callable[[Path], object] = lambda _: None,
+) -> None:
+    """Writes all that continues the training exactly: state, random sources, lengths of the logs.
+
+    Args:
+        settings: what a training that continues from here should have been given, by name.
+        approve: as of `write_atomically`; called after the file was verified.
+    """
     content = {
         "schema": SCHEMA,
         "model": state.model.state_dict(),
@@ -27,41 +42,51 @@ def save_last(path: Path, state: TrainingState, metrics_bytes: int) -> None:
         "random": seeding.capture(),
         "average": None if state.average is None else vars(state.average),
         "metrics_bytes": metrics_bytes,
+        "timings_bytes": timings_bytes,
+        "settings": dict(settings or {}),
     }
-    write_atomically(path, lambda file: torch.save(content, file))
+    _write(path, content, approve)
+
+
+def best_content(state: TrainingState) -> dict[str, Any]:
+    """A best checkpoint of the weights as they are now: a copy that later steps do not change.
+
+    Weights that layers share are shared in the copy too.
+    """
+    with state.evaluation_weights():
+        weights = state.model.state_dict()
+        copies = {place(weight): weight.clone() for weight in weights.values()}
+        weights = {name: copies[place(weight)] for name, weight in weights.items()}
+    return {"schema": SCHEMA, "model": weights, "progress": asdict(state.progress)}
+
+
+def place(weight: Tensor) -> tuple[int, torch.Size]:
+    """Where a weight lies in memory: equal for the names of one that layers share."""
+    return weight.data_ptr(), weight.shape
 
 
 def save_weights(path: Path, state: TrainingState) -> None:
     """Writes the weights with their step and validation loss, for evaluation."""
-    with state.evaluation_weights():
-        content = {
-            "schema": SCHEMA,
-            "model": state.model.state_dict(),
-            "progress": asdict(state.progress),
-        }
-        write_atomically(path, lambda file: torch.save(content, file))
+    write_best(path, best_content(state))
+
+
+def write_best(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes what `best_content` gave."""
+    _write(path, content)
 
 
 def save_model(path: Path, weights: Mapping[str, Tensor]) -> None:
     """Writes the weights of a model that was not trained here, as a best checkpoint."""
-    content = {"schema": SCHEMA, "model": dict(weights), "progress": asdict(Progress())}
-    write_atomically(path, lambda file: torch.save(content, file))
+    _write(path, {"schema": SCHEMA, "model": dict(weights), "progress": asdict(Progress())})
 
 
 def load(path: Path) -> dict[str, Any]:
     """Reads a checkpoint to the CPU; UserError naming the file if it is missing, torn or foreign.
 
-    Random states have to be there, and weights are copied to where the model is.
+    Every byte is held against its checksum first, which torch itself does not do. Random states
+    have to be on the CPU, and weights are copied to where the model is.
     """
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such checkpoint", "train the run first") from error
-    except Exception as error:  # of many kinds, from damaged bytes
-        raise _broken(path) from error
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise _broken(path)
-    return content
+    return _read(path, in_memory=True)
 
 
 def restore(content: dict[str, Any], state: TrainingState) -> int:
@@ -86,5 +111,65 @@ def restore(content: dict[str, Any], state: TrainingState) -> int:
     return int(content["metrics_bytes"])
 
 
+def _write(
+    path: Path, content: Mapping[str, Any], approve: Callable[[Path], object] = lambda _: None
+) -> None:
+    def verified(aside: Path) -> None:
+        _verify(aside)
+        approve(aside)
+
+    write_atomically(path, lambda file: _save(content, file), verified)
+
+
+def _save(content: Mapping[str, Any], file: BinaryIO) -> None:
+    """torch.save, where a disk's refusal stays one: torch hides it behind its own complaint."""
+    try:
+        torch.save(dict(content), file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from error
+        raise
+
+
+def _verify(path: Path) -> None:
+    """Reads back what was flushed, from the disk where the system allows; OSError if it differs.
+
+    The checksums cover every tensor's bytes, made while they were handed over for writing.
+    """
+    with path.open("rb") as file:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        _read(path, in_memory=False)
+    except UserError as error:
+        raise OSError(5, "what was written could not be read back", str(path)) from error
+
+
+def _read(path: Path, in_memory: bool) -> dict[str, Any]:
+    """The content at `path`; its tensors stay in the file unless `in_memory`."""
+    try:
+        _check_members(path)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=not in_memory)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such checkpoint", "train the run first") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # of many kinds, from damaged bytes
+        raise _broken(path) from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise _broken(path)
+    return content
+
+
+def _check_members(path: Path) -> None:
+    """Holds every member of the archive against its checksum; none may need unpacking."""
+    with zipfile.ZipFile(path) as archive:
+        packed = any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist())
+        if packed or archive.testzip() is not None:
+            raise zipfile.BadZipFile(path)
+
+
 def _broken(path: Path) -> UserError:
-    return UserError(f"{path}: not a whole txlbench checkpoint", "delete it to start again")
+    return UserError(
+        f"{path}: not a whole txlbench checkpoint", "restore it from a copy, or train again"
+    )

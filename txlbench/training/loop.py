@@ -45,12 +45,14 @@ class Hooks:
         validate: gives the validation loss in nats of the model as it stands.
         save: called after each validation; True if it is the best so far.
         should_stop: asked after every step; True ends the loop after a checkpoint.
+        should_save: asked after every step without validation; True for a checkpoint.
     """
 
     log: Callable[[dict[str, float | int]], None]
     validate: Callable[[], float]
     save: Callable[[bool], None]
     should_stop: Callable[[], bool]
+    should_save: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,10 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
         validated = progress.step % config.eval_interval == 0 or progress.step == config.max_step
         if validated:
             _validate(state, hooks)
-        if hooks.should_stop() and progress.step < config.max_step:
-            if not validated:
-                hooks.save(False)
+        stopping = hooks.should_stop() and progress.step < config.max_step
+        if not validated and (stopping or hooks.should_save()):
+            hooks.save(False)
+        if stopping:
             return False
     return True
 
