@@ -81,18 +81,23 @@ def _stream(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> No
                 for name, memory in state.tensors().items()
             }
         )
+    state = reader.model.evaluation_state(state)
     nothing = Piece(0, 0, 0)
     for row in zip_longest(*(pieces(lane, measurement) for lane in plan), fillvalue=nothing):
         state = reader.read(row, state)
 
 
 def _slide(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
-    """All windows of all lanes, each without memory."""
+    """All windows of all lanes, each without memory: what a pass leaves is as fresh as before."""
     view = View(0, measurement.clamp_len)
     windows = (piece for lane in plan for piece in pieces(lane, measurement))
     at_once = max(1, WINDOW_TOKENS // measurement.tgt_len)
+    states: dict[int, Any] = {}  # by windows read at once: the last are fewer
     while row := tuple(islice(windows, at_once)):
-        reader.read(row, reader.model.initial_state(len(row), view))
+        rows = len(row)
+        if rows not in states:
+            states[rows] = reader.model.evaluation_state(reader.model.initial_state(rows, view))
+        states[rows] = reader.read(row, states[rows])
 
 
 @dataclass(frozen=True)
