@@ -1,8 +1,9 @@
 """Streaming evaluation and generation beside transformers' TransfoXL of the same weights.
 
-python -m tests.benchmarks.inference REFERENCE_PYTHON [--rounds N] [--threads N]. The reference has an
-environment of its own; it runs once as it comes and once with the allocator settings that the suite gives its
-own processes. Prints tokens a second and both ratios of medians, with the quartiles of single rounds.
+python -m tests.benchmarks.inference REFERENCE_PYTHON [--rounds N] [--threads N]. The reference has
+an environment of its own; it runs once as it comes and once with the allocator settings that the
+suite gives its own processes. Prints tokens a second and both ratios of medians, with the quartiles
+of single rounds.
 """
 
 import argparse
@@ -36,7 +37,9 @@ def main():
         write_model(Path(folder) / "model")
         sides = open_sides(options.reference_python, f"{folder}/model", options.threads)
         for name, workloads in workloads_of_a_run():
-            turn = take_turns(list(zip(sides, workloads, strict=True)), options.rounds, options.clock)
+            turn = take_turns(
+                list(zip(sides, workloads, strict=True)), options.rounds, options.clock
+            )
             print(line(name, turn, tokens_of(workloads[0])), flush=True)
         for side in sides:
             side.close()
@@ -89,7 +92,9 @@ def line(name, turn, tokens):
         parts.append(f"{side} {tokens / statistics.median(turn.seconds[side]):,.0f} tokens/s,")
     for reference in references:
         low, high = turn.spread(ours, reference)
-        parts.append(f"{turn.ratio(ours, reference):.2f}x ({low:.2f} to {high:.2f}) of {reference},")
+        parts.append(
+            f"{turn.ratio(ours, reference):.2f}x ({low:.2f} to {high:.2f}) of {reference},"
+        )
     values = ", ".join(f"{value:.6f}" for value in turn.values.values())
     return " ".join([*parts, f"values {values}"])
 

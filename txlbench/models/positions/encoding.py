@@ -52,9 +52,7 @@ class Encoding(nn.Module):
         """
         return None
 
-    def recall(
-        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor
-    ) -> Any:
+    def recall(self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor) -> Any:
         """`prepare` in evaluation, where weights stay as they are from pass to pass.
 
         Args:
