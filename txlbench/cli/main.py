@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("txlbench.cli.status:status", "Show every run with its state and progress."),
     "eval": ("txlbench.cli.evaluate:evaluate", "Measure any model on any text."),
     "recl": ("txlbench.cli.recl:recl", "Measure how much context models really use."),
+    "speed": ("txlbench.cli.speed:speed", "Time evaluation with a window and with reused state."),
     "generate": ("txlbench.cli.generate:generate", "Let any model go on with a text."),
     "import": ("txlbench.cli.weights:import_", "Bring in weights of other programs."),
     "export": ("txlbench.cli.weights:export", "Write weights for other programs."),

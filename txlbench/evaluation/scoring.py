@@ -12,6 +12,7 @@ from torch import Tensor
 from txlbench.config.measurements import Measurement
 from txlbench.evaluation.lanes import Lane, Piece, lanes, pieces
 from txlbench.evaluation.metrics import LossSum
+from txlbench.evaluation.zero_memory import zero_memory
 from txlbench.models.interface import LanguageModel, View
 
 WINDOW_TOKENS = 8192
@@ -73,14 +74,10 @@ def score(
 def _stream(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
     """All lanes side by side, memory carried; lanes that end earlier are padded."""
     view = View(measurement.mem_len, measurement.clamp_len, measurement.same_length)
-    state = reader.model.initial_state(len(plan), view)
     if measurement.zero_memory:
-        state = state.replace(
-            {
-                name: memory.new_zeros(len(plan), measurement.mem_len, *memory.shape[2:])
-                for name, memory in state.tensors().items()
-            }
-        )
+        state = zero_memory(reader.model, len(plan), view)
+    else:
+        state = reader.model.initial_state(len(plan), view)
     state = reader.model.evaluation_state(state)
     nothing = Piece(0, 0, 0)
     for row in zip_longest(*(pieces(lane, measurement) for lane in plan), fillvalue=nothing):
