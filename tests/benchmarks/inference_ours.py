@@ -6,6 +6,8 @@ from contextlib import nullcontext
 import torch
 
 from tests.benchmarks.answering import answer
+from txlbench.evaluation.generation import Sampling
+from txlbench.evaluation.zero_memory import zero_memory
 from txlbench.execution.references import load_model
 from txlbench.models.interface import View
 
@@ -16,13 +18,8 @@ def main():
 
     def full_state(batch, mem_len, dtype):
         """A memory of zeros, as the reference begins."""
-        state = model.initial_state(batch, View(mem_len))
-        zeros = {
-            name: memory.new_zeros(batch, mem_len, memory.shape[2])
-            for name, memory in state.tensors().items()
-        }
         with precision(dtype):
-            return model.evaluation_state(state.replace(zeros))
+            return model.evaluation_state(zero_memory(model, batch, View(mem_len)))
 
     def evaluate(batch, length, mem_len, segments, dtype):
         tokens = random_tokens(batch, length * segments + 1)
@@ -42,15 +39,16 @@ def main():
 
     def generate(mem_len, tokens):
         generator, token = torch.Generator().manual_seed(1), random_tokens(1, 1)
-        state = full_state(1, mem_len, "fp32")
+        state, sampling = full_state(1, mem_len, "fp32"), Sampling(top_k=40)
 
+        @torch.inference_mode()
         def run():
             nonlocal state, token
             for _ in range(tokens):
                 hidden, state = model(token, state)
-                values, ids = model.log_probs(hidden[:, -1]).topk(40)
-                token = ids.gather(1, torch.multinomial(values.exp(), 1, generator=generator))
-            return float(values[0, 0])
+                log_probs = model.log_probs(hidden[:, -1])
+                token = sampling.draw(log_probs, generator)
+            return float(log_probs.max())
 
         return run
 

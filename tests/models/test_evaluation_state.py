@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.subjects import SUBJECTS, Subject, stream_losses, text
+from tests.models.subjects import SUBJECTS, Subject, stream_losses, text, transformer
 from txlbench.models.interface import View
 
 every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
@@ -25,6 +25,8 @@ VIEWS = {
     "stride, same length": View(4, same_length=True, stride=3),
 }
 every_view = pytest.mark.parametrize("view", list(VIEWS.values()), ids=list(VIEWS))
+FEW = ["short memory", "same length", "stride", "stride, no memory"]
+few_views = pytest.mark.parametrize("view", [VIEWS[name] for name in FEW], ids=FEW)
 CUTS = [4, 4, 1, 7, 4, 4, 4, 1, 1, 2]
 
 
@@ -52,7 +54,7 @@ def test_losses_equal_those_of_the_plain_state(subject: Subject, view: View):
 
 
 @every_model
-@every_view
+@few_views
 def test_in_float32_they_differ_by_rounding(subject: Subject, view: View):
     plain, fast = both(subject.build().float(), text(33, batch=3), CUTS, view)
     assert torch.allclose(plain, fast, rtol=0, atol=1e-5)
@@ -69,7 +71,7 @@ def test_in_bfloat16_no_further_from_float32_than_the_plain_state(subject: Subje
 
 
 @every_model
-@every_view
+@few_views
 def test_a_stream_forgets_as_in_the_plain_state(subject: Subject, view: View):
     model, tokens = subject.build(), text(21, batch=3)
     rows, got = torch.tensor([False, True, False]), []
@@ -85,7 +87,7 @@ def test_a_stream_forgets_as_in_the_plain_state(subject: Subject, view: View):
 
 
 @every_model
-@every_view
+@few_views
 def test_it_goes_on_from_what_the_plain_state_remembers(subject: Subject, view: View):
     model, tokens = subject.build(), text(21, batch=3)
     _, state = stream_losses(model, tokens, [4, 4], view)
@@ -96,7 +98,7 @@ def test_it_goes_on_from_what_the_plain_state_remembers(subject: Subject, view: 
 
 
 @every_model
-@every_view
+@few_views
 def test_it_survives_being_taken_apart_and_put_together(subject: Subject, view: View):
     model, tokens = subject.build(), text(13, batch=2)
     state = model.evaluation_state(model.initial_state(2, view))
@@ -127,3 +129,13 @@ def test_the_observer_sees_what_it_sees_in_the_plain_pass(subject: Subject):
     for expected, got in zip(plain, fast, strict=True):
         for one, other in zip(expected, got, strict=True):
             assert torch.allclose(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("encoding", ["xl", "shaw"])
+def test_an_encoding_that_keeps_nothing_between_passes_gives_the_same(encoding: str):
+    """As a plug-in that overrides `prepare` and `score` alone."""
+    model, view = transformer(encoding), VIEWS["short memory"]
+    prepare = model.encoding.prepare
+    model.encoding.recall = lambda kept, *rest: prepare(*rest)
+    plain, fast = both(model, text(33, batch=3), CUTS, view)
+    assert torch.allclose(plain, fast, rtol=0, atol=1e-10)

@@ -65,7 +65,7 @@ def generate(
     return _with_memory(model, tokens, look.view, look.segment, sampling, generator)
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def _with_memory(
     model: LanguageModel,
     tokens_BT: Tensor,
@@ -83,7 +83,7 @@ def _with_memory(
         yield int(tokens_BT)
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def _in_windows(
     model: LanguageModel,
     tokens_BT: Tensor,
