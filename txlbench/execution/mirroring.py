@@ -70,8 +70,8 @@ class Mirror:
             return what_is_left(
                 self._directory.path, f"nothing more came in {PATIENCE_SECONDS:.0f} s"
             )
-        if process.returncode and not said.strip():
-            return what_is_left(
-                self._directory.path, f"the mirror ended with status {process.returncode}"
-            )
-        return said.strip()
+        if not process.returncode:
+            return ""  # whatever a library had to say meanwhile
+        return said.strip() or what_is_left(
+            self._directory.path, f"the mirror ended with status {process.returncode}"
+        )

@@ -12,6 +12,7 @@ SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # a dead server is noticed in seconds
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ALLOW_FILE_STORE": "true",  # MLflow 3 refuses folders that a user names, else
 }
 for variable, setting in SETTINGS.items():  # before the import that reads them
