@@ -31,8 +31,7 @@ def request(*models, **asked):
 
 
 def record_of(*models, **asked):
-    directory, _ = run_speed(request(*models, **asked))
-    return json.loads((directory / "speed.json").read_text())
+    return json.loads(run_speed(request(*models, **asked)).path.read_text())
 
 
 def test_every_model_is_timed_in_every_way_it_can_be_read():
@@ -82,7 +81,7 @@ def test_a_trained_run_is_timed_as_well():
 
 def test_the_same_question_has_the_same_place():
     places = {
-        run_speed(request("spec.yaml:XL", rounds=2, **asked))[0]
+        run_speed(request("spec.yaml:XL", rounds=2, **asked)).path.parent
         for asked in ({}, {"command": "other"}, {"precision": "bf16"})
     }
     assert len(places) == 2

@@ -10,10 +10,11 @@ from mlflow.tracking import MlflowClient
 
 from tests.reporting.recl.records import COMMAND, write_record
 from tests.reporting.truth.test_report import RECORD as TRUTH
+from txlbench.records.findings import FINDINGS
 from txlbench.reporting.recl.report import report_recl
 from txlbench.tracking.finding_backlog import nothing_to_deliver_of
 from txlbench.tracking.finding_mirror import deliver_finding
-from txlbench.tracking.finding_values import FORBIDDEN, values_of_finding
+from txlbench.tracking.finding_values import FORBIDDEN, KINDS, values_of_finding
 from txlbench.tracking.store import store_of
 
 
@@ -92,6 +93,20 @@ def test_numbers_of_the_other_kinds():
     assert bench == [
         ("tokens_per_second/train small bf16 M128", 5.0, 0),
         ("peak_memory_bytes/train small bf16 M128", 7, 0),
+    ]
+
+
+def test_every_finding_has_numbers():
+    assert {f"{kind}.json" for kind in KINDS} == set(FINDINGS)
+
+
+def test_the_step_of_a_speed_is_its_attention_length():
+    line = {"model": "XL", "regime": "reuse", "tgt_len": 128, "attention_length": 800}
+    line |= {"seconds_per_token": {"median": 0.5}, "speedup": {"median": 30.0}}
+    found = [tuple(each) for each in values_of_finding("speed", {"results": [line]})]
+    assert found == [
+        ("seconds_per_token/XL reuse L128", 0.5, 800),
+        ("speedup/XL reuse L128", 30.0, 800),
     ]
 
 

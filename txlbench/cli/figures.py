@@ -42,7 +42,7 @@ def _experiment(directory: "ExperimentDirectory", command: str) -> Made:
 def _finding(path: Path, command: str) -> Made:
     from txlbench.reporting.findings import report_finding
 
-    return report_finding(path, command), ()
+    return report_finding(path, command).paths, ()
 
 
 def _rebuild(path: Path, write: Callable[[], Made]) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from txlbench.cli.number_lists import LengthList
+from txlbench.cli.published import show
 
 
 @click.command()
@@ -45,7 +46,4 @@ def speed(**options: Any) -> None:
     """
     from txlbench.execution.speed import SpeedRequest, run_speed
 
-    directory, written = run_speed(SpeedRequest(**options))
-    click.echo(written.text)
-    for path in (directory / "speed.json", *written.paths):
-        click.echo(path)
+    show(run_speed(SpeedRequest(**options)))

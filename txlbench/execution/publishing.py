@@ -3,21 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from txlbench.errors import UserError
 from txlbench.execution.finding_delivery import FindingDelivery
 from txlbench.files import write_json
-
-
-class Written(Protocol):
-    """What a report made: files, and the main table as plain text."""
-
-    @property
-    def paths(self) -> tuple[Path, ...]: ...
-
-    @property
-    def text(self) -> str: ...
+from txlbench.reporting.written import Written
 
 
 @dataclass(frozen=True)

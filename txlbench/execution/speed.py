@@ -18,12 +18,12 @@ from txlbench.execution.commit import current_commit
 from txlbench.execution.devices import choose_devices, keep_freed_blocks
 from txlbench.execution.fresh import fresh_model, is_fresh
 from txlbench.execution.naming import shortest_suffixes
+from txlbench.execution.publishing import Published, publish
 from txlbench.execution.references import LoadedModel, load_model
 from txlbench.execution.run_names import find_run, is_foreign
-from txlbench.files import write_json
 from txlbench.models.interface import View
 from txlbench.records.experiment_directory import RESULTS
-from txlbench.reporting.speed.report import WrittenSpeed, report_speed
+from txlbench.reporting.speed.report import report_speed
 from txlbench.training.precision import autocast
 
 SCHEMA = "txlbench.speed/1"
@@ -78,12 +78,21 @@ class Case:
         return f"{self.model} {self.regime} {self.tgt_len}"
 
 
-def run_speed(request: SpeedRequest) -> tuple[Path, WrittenSpeed]:
+def run_speed(request: SpeedRequest) -> Published:
     """Times every model at every attention length and writes speed.json, tables and figures.
 
     Raises:
         UserError: if no model attends, or one cannot read as far as is asked.
     """
+    directory = request.out or RESULTS / f"speed-{_identity(request)}"
+    return publish(
+        directory / "speed.json",
+        lambda: _measured(request),
+        lambda place: report_speed(place, request.command),
+    )
+
+
+def _measured(request: SpeedRequest) -> dict[str, Any]:
     keep_freed_blocks()
     device = torch.device(choose_devices(request.device, 1, 1).names[0])
     contenders = _contenders(request, device)
@@ -95,14 +104,7 @@ def run_speed(request: SpeedRequest) -> tuple[Path, WrittenSpeed]:
         for length in request.attention_lengths
         for result in _results(request, contenders, baseline, length, device)
     ]
-    record = _record(request, contenders, baseline, device) | {"results": results}
-    directory = request.out or RESULTS / f"speed-{_identity(request)}"
-    try:
-        write_json(directory / "speed.json", record)
-        return directory, report_speed(directory, request.command)
-    except OSError as error:
-        problem = f"{directory}: {error.strerror or error}"
-        raise UserError(problem, "choose another place with --out") from error
+    return _record(request, contenders, baseline, device) | {"results": results}
 
 
 def _identity(request: SpeedRequest) -> str:

@@ -10,7 +10,7 @@ from txlbench.records.experiment_directory import (
     find_experiments,
 )
 
-FINDINGS = ("recl.json", "truth.json", "bench.json")
+FINDINGS = ("recl.json", "truth.json", "bench.json", "speed.json")
 """File names that are looked for."""
 
 

@@ -5,30 +5,20 @@ from pathlib import Path
 
 from txlbench.reporting.bench.report import report_bench
 from txlbench.reporting.recl.report import report_recl
+from txlbench.reporting.speed.report import report_speed
 from txlbench.reporting.truth.report import report_truth
+from txlbench.reporting.written import Written
 
-
-def _recl(directory: Path, command: str) -> tuple[Path, ...]:
-    return report_recl(directory, command).paths
-
-
-def _truth(directory: Path, command: str) -> tuple[Path, ...]:
-    return report_truth(directory, command).paths
-
-
-def _bench(directory: Path, command: str) -> tuple[Path, ...]:
-    return report_bench(directory, command).paths
-
-
-REPORTS: Mapping[str, Callable[[Path, str], tuple[Path, ...]]] = {
-    "recl.json": _recl,
-    "truth.json": _truth,
-    "bench.json": _bench,
+REPORTS: Mapping[str, Callable[[Path, str], Written]] = {
+    "recl.json": report_recl,
+    "truth.json": report_truth,
+    "bench.json": report_bench,
+    "speed.json": report_speed,
 }
 
 
-def report_finding(path: Path, command: str) -> tuple[Path, ...]:
-    """Writes what is shown of the finding `path`; returns the files.
+def report_finding(path: Path, command: str) -> Written:
+    """Writes what is shown of the finding `path`.
 
     Raises:
         UserError: if it cannot be read.

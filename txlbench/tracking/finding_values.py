@@ -66,4 +66,14 @@ def _bench(content: Mapping[str, Any]) -> Iterator[Value]:
         yield Value(f"peak_memory_bytes/{name}", result["peak_memory_bytes"])
 
 
-KINDS = {"recl": _recl, "truth": _truth, "bench": _bench}
+def _speed(content: Mapping[str, Any]) -> Iterator[Value]:
+    """The step is the attention length."""
+    for line in content["results"]:
+        segment = f" L{line['tgt_len']}" if line["tgt_len"] else ""
+        name = f"{line['model']} {line['regime']}{segment}"
+        length = line["attention_length"]
+        yield Value(f"seconds_per_token/{name}", line["seconds_per_token"]["median"], length)
+        yield Value(f"speedup/{name}", line["speedup"]["median"], length)
+
+
+KINDS = {"recl": _recl, "truth": _truth, "bench": _bench, "speed": _speed}

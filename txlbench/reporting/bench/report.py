@@ -2,7 +2,6 @@
 
 import csv
 import io
-from dataclasses import dataclass
 from pathlib import Path
 
 from txlbench.files import write_text
@@ -11,17 +10,10 @@ from txlbench.reporting.bench.record import BenchRecord, read_bench
 from txlbench.reporting.bench.table import bench_table
 from txlbench.reporting.figures.style import add_foot, save, style
 from txlbench.reporting.formats import latex, markdown, plain_text
+from txlbench.reporting.written import Written
 
 
-@dataclass(frozen=True)
-class WrittenBench:
-    """What `report_bench` made: files, and the table as plain text."""
-
-    paths: tuple[Path, ...]
-    text: str
-
-
-def report_bench(directory: Path, command: str, against: Path | None = None) -> WrittenBench:
+def report_bench(directory: Path, command: str, against: Path | None = None) -> Written:
     """Writes bench.csv, .md, .tex and figures/bench.png, .svg beside a bench.json.
 
     Args:
@@ -41,7 +33,7 @@ def report_bench(directory: Path, command: str, against: Path | None = None) -> 
         add_foot(drawn, record, ())
         figures = save(drawn, directory / "figures" / "bench", figure.TITLE, record)
     paths = [*(directory / f"bench.{suffix}" for suffix in texts), *figures]
-    return WrittenBench(tuple(paths), plain_text(table))
+    return Written(tuple(paths), plain_text(table))
 
 
 def _csv(record: BenchRecord) -> str:

@@ -1,6 +1,5 @@
 """Everything that is shown of a recl.json: its tables in three formats and its figures."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from txlbench.files import write_text
@@ -12,20 +11,13 @@ from txlbench.reporting.recl.record import ReclRecord, read_recl
 from txlbench.reporting.recl.table import main_table, sensitivity_table, subgroup_table
 from txlbench.reporting.recl.words import explanations
 from txlbench.reporting.table import Table
+from txlbench.reporting.written import Written
 
 FIGURES = {"recl_gain": gain_figure, "recl_loss": loss_figure}
 """File name -> what draws it, one file a group."""
 
 
-@dataclass(frozen=True)
-class WrittenRecl:
-    """What `report_recl` made: files, and the main table as plain text without warnings."""
-
-    paths: tuple[Path, ...]
-    text: str
-
-
-def report_recl(directory: Path, command: str) -> WrittenRecl:
+def report_recl(directory: Path, command: str) -> Written:
     """Writes recl.csv, .md, .tex and figures/recl_*.png, .svg beside a recl.json.
 
     Args:
@@ -39,7 +31,7 @@ def report_recl(directory: Path, command: str) -> WrittenRecl:
     paths = _write_tables(directory, record, table)
     paths += _draw_figures(directory / "figures", record)
     shown = Table(table.columns, tuple(explanations(record)), record.short)
-    return WrittenRecl(tuple(paths), plain_text(shown))
+    return Written(tuple(paths), plain_text(shown))
 
 
 def _write_tables(directory: Path, record: ReclRecord, table: Table) -> list[Path]:

@@ -1,6 +1,5 @@
 """Everything that is shown of a speed.json: its table in three formats and its figure."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from txlbench.files import write_text
@@ -9,17 +8,10 @@ from txlbench.reporting.formats import latex, markdown, plain_text
 from txlbench.reporting.speed import figure
 from txlbench.reporting.speed.record import read_speed
 from txlbench.reporting.speed.table import as_csv, speed_table
+from txlbench.reporting.written import Written
 
 
-@dataclass(frozen=True)
-class WrittenSpeed:
-    """What `report_speed` made: files, and the table as plain text."""
-
-    paths: tuple[Path, ...]
-    text: str
-
-
-def report_speed(directory: Path, command: str) -> WrittenSpeed:
+def report_speed(directory: Path, command: str) -> Written:
     """Writes speed.csv, .md, .tex and figures/speed.png, .svg beside a speed.json.
 
     Args:
@@ -42,4 +34,4 @@ def report_speed(directory: Path, command: str) -> WrittenSpeed:
         drawn = figure.draw(record)
         add_foot(drawn, record, ())
         paths += save(drawn, directory / "figures" / "speed", figure.TITLE, record)
-    return WrittenSpeed(tuple(paths), plain_text(table))
+    return Written(tuple(paths), plain_text(table))

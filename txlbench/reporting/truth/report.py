@@ -1,6 +1,5 @@
 """Everything that is shown of a truth.json: a page, its table in three formats, a figure."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from txlbench.files import write_text
@@ -10,17 +9,10 @@ from txlbench.reporting.truth import figure
 from txlbench.reporting.truth.csv_lines import as_csv
 from txlbench.reporting.truth.record import TruthRecord, read_truth
 from txlbench.reporting.truth.table import context_table, main_table
+from txlbench.reporting.written import Written
 
 
-@dataclass(frozen=True)
-class WrittenTruth:
-    """What `report_truth` made: files, and the main table as plain text."""
-
-    paths: tuple[Path, ...]
-    text: str
-
-
-def report_truth(directory: Path, command: str) -> WrittenTruth:
+def report_truth(directory: Path, command: str) -> Written:
     """Writes truth.md, .csv, .tex and figures/truth.png, .svg beside a truth.json.
 
     Raises:
@@ -36,7 +28,7 @@ def report_truth(directory: Path, command: str) -> WrittenTruth:
         add_foot(drawn, record, ())
         figures = save(drawn, directory / "figures" / "truth", figure.TITLE, record)
     paths = [*(directory / f"truth.{suffix}" for suffix in texts), *figures]
-    return WrittenTruth(tuple(paths), plain_text(table))
+    return Written(tuple(paths), plain_text(table))
 
 
 def _page(record: TruthRecord) -> str:
