@@ -93,7 +93,7 @@ def _note(run, resumed, how, chance):
     checkpoints = CheckpointSet(run.checkpoints)
     whole = (content for _, content in checkpoints.newest_first() if content is not None)
     resumed.append(next((content["progress"]["step"] for content in whole), 0))
-    if how == "cut" and checkpoints.last.exists():
+    if how == "cut" and checkpoints.last.exists() and "training" not in run.read_summary():
         content = checkpoints.last.read_bytes()
         checkpoints.last.write_bytes(content[: chance.randrange(len(content) or 1)])
 

@@ -12,6 +12,7 @@ from txlbench.errors import ExitStatus, UserError
 from txlbench.execution.devices import Devices, choose_devices
 from txlbench.execution.job import Job
 from txlbench.execution.mirroring import Mirror
+from txlbench.execution.notes import notes_on
 from txlbench.execution.plan import Need, PlannedRun, open_experiment
 from txlbench.execution.pool import ProcessPool
 from txlbench.execution.renewed import renewed
@@ -174,10 +175,11 @@ def _run(
     common = _CommonFault(keep_going, watcher)
 
     def ended(job: Job, state: RunState) -> bool:
-        watcher.ended(by_path[job.directory], state)
-        for note in by_path[job.directory].directory.notes:
-            watcher.warn(f"{by_path[job.directory].title}: {note}")
-        return common.allows_more(by_path[job.directory], state)
+        run = by_path[job.directory]
+        watcher.ended(run, state)
+        for note in notes_on(run, state):
+            watcher.warn(f"{run.title}: {note}")
+        return common.allows_more(run, state)
 
     watcher.start(todo, finished, devices.jobs)
     try:
