@@ -15,8 +15,8 @@ from tests.execution.trial import write_spec, write_text
 
 BIG = {
     "model.d_model": 64,
-    "train.max_step": 1200,
-    "train.eval_interval": 400,
+    "train.max_step": 600,
+    "train.eval_interval": 200,
     "train.log_interval": 5,
 }
 
