@@ -43,4 +43,4 @@ def _works(command):
 
 
 def _run(command, env):
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=150)
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=400)

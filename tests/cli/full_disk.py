@@ -26,7 +26,7 @@ def main(kind):
         time.sleep(0.02)
     fill(ROOM)
     output, errors = process.communicate(timeout=200)
-    told = {"kind": kind, "first": [process.returncode, output, errors], "state": run.state}
+    told = {"kind": kind, "first": [process.returncode, output, errors], "state": run.current_state}
     told["remains"] = [path.name for path in run.checkpoints.glob(".*")]
     FILLER.unlink()
     told["second"] = call(*ARGUMENTS, timeout=200)

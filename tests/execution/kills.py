@@ -67,6 +67,7 @@ def _live(reading, writing):
 
 def main(number, kills, seed, how):
     torch.set_num_threads(1)
+    _load_what_steps_need()
     number, chance = signal.Signals[number], random.Random(seed)
     straight, job = prepared("straight/trial")
     begin = time.monotonic()
@@ -88,12 +89,19 @@ def main(number, kills, seed, how):
     print(json.dumps({"kills": landed, "resumed": resumed, "runs": attempt + 1}))
 
 
+def _load_what_steps_need():
+    """The first optimiser loads seconds' worth of modules: once here, not in every life."""
+    weight = torch.nn.Parameter(torch.zeros(1))
+    weight.grad = torch.ones(1)  # by hand: a backward pass here would forbid one after a fork
+    torch.optim.Adam([weight], fused=True).step()
+
+
 def _note(run, resumed, how, chance):
     """Remembers from where the next life goes on, and spoils that if asked."""
     checkpoints = CheckpointSet(run.checkpoints)
     whole = (content for _, content in checkpoints.newest_first() if content is not None)
     resumed.append(next((content["progress"]["step"] for content in whole), 0))
-    if how == "cut" and checkpoints.last.exists():
+    if how == "cut" and checkpoints.last.exists() and "training" not in run.read_summary():
         content = checkpoints.last.read_bytes()
         checkpoints.last.write_bytes(content[: chance.randrange(len(content) or 1)])
 

@@ -12,6 +12,7 @@ from txlbench.errors import ExitStatus, UserError
 from txlbench.execution.devices import Devices, choose_devices
 from txlbench.execution.job import Job
 from txlbench.execution.mirroring import Mirror
+from txlbench.execution.notes import notes_on
 from txlbench.execution.plan import Need, PlannedRun, open_experiment
 from txlbench.execution.pool import ProcessPool
 from txlbench.execution.renewed import renewed
@@ -196,7 +197,7 @@ def _run(
             return True
         share.end(run)
         watcher.ended(run, state)
-        for note in run.directory.notes:
+        for note in notes_on(run, state):
             watcher.warn(f"{run.title}: {note}")
         return common.allows_more(run, state)
 
