@@ -18,6 +18,8 @@ from tests.execution.trial import SPEC
 from tests.models.convert.official_modules import save_official
 from tests.models.convert.scored import GOLDEN
 from tests.reporting.laboratory import Laboratory
+from tests.reporting.recl.records import write_record
+from tests.reporting.truth.test_report import RECORD as TRUTH
 from txlbench.config.corpus import CorpusConfig
 from txlbench.config.expansion import load_experiment
 from txlbench.config.loading import dump_yaml
@@ -33,6 +35,7 @@ from txlbench.models.convert.tf import read_tf
 from txlbench.models.convert.torch_file import read_torch
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.loss_file import LossFile, read_loss_file, write_loss_file
+from txlbench.reporting.findings import report_finding
 from txlbench.reporting.formats import latex, markdown, plain_text
 from txlbench.reporting.frames import curves_frame, positions_frame, sweep_frame, table_frame
 from txlbench.reporting.provenance import Provenance
@@ -161,7 +164,17 @@ def _open_corpus(folder: Path) -> None:
         corpus.vocabulary.decode(ids[:5])
 
 
+def _finding(kind: str) -> Subject:
+    def make(folder: Path) -> None:
+        write_record(folder)
+        (folder / "truth.json").write_text(json.dumps(TRUTH))
+
+    return Subject(kind, make, kind, lambda f: report_finding(f / kind, "c"), "json")
+
+
 SUBJECTS = [
+    _finding("recl.json"),
+    _finding("truth.json"),
     Subject("checkpoint", _checkpoint, "best.pt", lambda f: checkpoint.load(f / "best.pt")),
     Subject("loss file", _loss_file, "a.npz", lambda f: read_loss_file(f / "a.npz")),
     Subject(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from txlbench.errors import UserError
 from txlbench.reporting.bench.report import report_bench
 from txlbench.reporting.recl.report import report_recl
 from txlbench.reporting.speed.report import report_speed
@@ -21,6 +22,12 @@ def report_finding(path: Path, command: str) -> Written:
     """Writes what is shown of the finding `path`.
 
     Raises:
-        UserError: if it cannot be read.
+        UserError: if it is not whole.
     """
-    return REPORTS[path.name](path.parent, command)
+    try:
+        return REPORTS[path.name](path.parent, command)
+    except (UserError, OSError):
+        raise
+    except Exception as error:  # of many kinds, from values that no verb writes
+        kind = type(error).__name__
+        raise UserError(f"{path}: damaged ({kind})", "restore it, or run the verb again") from error
