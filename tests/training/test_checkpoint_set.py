@@ -44,7 +44,7 @@ def test_the_newest_two_are_kept(checkpoints):
 def test_cut_at_any_byte_the_last_one_is_damaged_and_the_previous_one_is_not(checkpoints):
     saved(checkpoints, 1, 2)
     content, chance = checkpoints.last.read_bytes(), random.Random(SEED)
-    for _ in range(200):
+    for _ in range(60):
         checkpoints.last.write_bytes(content[: chance.randrange(len(content))])
         assert steps(checkpoints) == [("last.pt", None), ("previous.pt", 1)]
 
