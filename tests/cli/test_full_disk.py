@@ -1,7 +1,7 @@
 """`txlbench ablate` on a disk that gets full: the exit status tells, and the next call completes.
 
-Needs a file system of its own, where root or a user's namespace may mount one; elsewhere
-`tests/execution/test_small_disk.py` has the same with limits of the process.
+On a file system of its own, where root or a user's namespace may mount one; elsewhere the run's
+files may not grow from some moment on.
 """
 
 import json
@@ -29,12 +29,11 @@ def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path, monkeypatch):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TXLBENCH_DATA": str(tmp_path / "data")}
     env.pop("MLFLOW_TRACKING_URI", None)
     done = on_small_disk(tmp_path / "small", "32m", ("-m", "tests.cli.full_disk"), env=env)
-    if done.returncode != 0:
-        pytest.fail(done.stderr)
+    assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "told.json").read_text())
     status, output, errors = told["first"]
     assert status == 1, errors
-    assert "No space left on device" in output + errors
+    assert told["kind"] == "limit" or "No space left on device" in output + errors
     assert ".pt: " in output or "or the disk of small/trial is full" in output
     assert "Traceback" not in output + errors
     assert told["state"] == "interrupted"
