@@ -176,7 +176,7 @@ def test_everything_is_written_where_the_question_says():
         "r = 0.1 is 100 of 1,000 tokens, fewer than 500: the RECL is uncertain",
     )
     again = run_recl(replace(asked, shares=(0.5,), out=Path("there")), refuse)
-    assert again.directory == Path("there")
+    assert again.path.parent == Path("there")
 
 
 def test_another_question_has_another_place():

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tests.models.subjects import stream_losses, text, transformer
+from tests.models.subjects import text, transformer
+from txlbench.evaluation.invariants import stream_losses
 from txlbench.models.cache import Cache
 from txlbench.models.interface import View
 

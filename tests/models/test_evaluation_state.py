@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.subjects import SUBJECTS, Subject, stream_losses, text, transformer
+from tests.models.subjects import SUBJECTS, Subject, text, transformer
+from txlbench.evaluation.invariants import stream_losses
 from txlbench.models.interface import View
 
 every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)

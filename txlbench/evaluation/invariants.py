@@ -31,7 +31,7 @@ def stream_losses(
     state: State | None = None,
 ) -> tuple[Tensor, State]:
     """Losses [B, sum(cuts)] of segments of the given lengths, memory carried; and the state."""
-    state = state or model.initial_state(len(tokens_BT), view)
+    state = model.initial_state(len(tokens_BT), view) if state is None else state
     losses, start = [], 0
     for length in cuts:
         hidden, state = model(tokens_BT[:, start : start + length], state)
