@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.trial import call, environment
-from tests.execution.in_process import NoDelivery
 from tests.execution.loss_files import save
 from txlbench.cli.main import cli, main
 from txlbench.cli.number_lists import ContextList, ShareList
 from txlbench.execution import publishing
+from txlbench.tracking.finding_backlog import nothing_to_deliver_of
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def folder(tmp_path, monkeypatch):
 def typed(monkeypatch, capfd):
     """Calls the entry point in this process: (exit status, output, errors)."""
 
-    monkeypatch.setattr(publishing, "FindingDelivery", NoDelivery)
+    monkeypatch.setattr(publishing, "deliver_aside", lambda _: "")
 
     def type_(*arguments):
         monkeypatch.setattr(sys, "argv", ["txlbench", "recl", *arguments])
@@ -161,8 +162,19 @@ def test_as_a_process():
     status, output, _ = call("recl", "--models", "a.npz")
     assert status == 0
     assert "recl.json" in output
-    place = next(Path("results").glob("recl-*"))
-    assert json.loads((place / "mlflow.json").read_text())["status"] == "FINISHED"
+    finding = next(Path("results").glob("recl-*/recl.json"))
+    end = time.monotonic() + 60
+    while not nothing_to_deliver_of(finding):  # the delivery goes on when the call has ended
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_a_server_that_does_not_answer_is_a_warning():
+    env = environment(MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    status, output, errors = call("recl", "--models", "a.npz", env=env)
+    assert status == 0
+    assert "recl.json" in output
+    assert "MLflow lacks it (" in errors
 
 
 def test_help_names_every_option():

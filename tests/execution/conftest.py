@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.execution.in_process import NoDelivery, NoMirror, OneProcess
+from tests.execution.in_process import NoMirror, OneProcess
 from tests.execution.trial import write_text
 from txlbench.execution import publishing, suite
 from txlbench.reporting import report
@@ -12,7 +12,7 @@ from txlbench.reporting import report
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TXLBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(publishing, "FindingDelivery", NoDelivery)
+    monkeypatch.setattr(publishing, "deliver_aside", lambda _: "")
     write_text(tmp_path / "mine.txt")
     return tmp_path
 

@@ -28,22 +28,6 @@ class OneProcess:
                 return
 
 
-class NoDelivery:
-    """A finding stays in its folder."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def finish(self):
-        return ""
-
-
 class NoMirror:
     """MLflow's part has tests of its own, and takes seconds to start."""
 

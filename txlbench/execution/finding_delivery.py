@@ -1,53 +1,37 @@
-"""The delivery of a finding to MLflow as a process, which loads MLflow while others compute."""
+"""Delivers a finding to MLflow in a process of its own: loading MLflow takes seconds."""
 
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from txlbench.tracking.finding_backlog import finding_left
+from txlbench.tracking.store import store_of
 
 PATIENCE_SECONDS = 60.0
 
 
-class FindingDelivery:
-    """Starts the process on entry; nothing is delivered unless `finish` is called.
+def deliver_aside(path: Path) -> str:
+    """Has the finding at `path` delivered; returns what stood in the way, if anything.
 
-    Attributes:
-        path: the finding's JSON file, which need not be there yet.
+    A store beside the results is left to the process, which needs some seconds more and nobody's
+    patience; `sync` tells if it failed. A server is waited for.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "txlbench.tracking.finding_mirror", str(self.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        return self
-
-    def finish(self) -> str:
-        """Delivers what is there now; returns what stood in the way, if anything."""
-        try:
-            said, _ = self._process.communicate(timeout=PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            return finding_left(self.path, f"nothing came in {PATIENCE_SECONDS:.0f} s")
-        if self._process.returncode and not said.strip():
-            status = self._process.returncode
-            return finding_left(self.path, f"the delivery ended with status {status}")
-        return said.strip()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "txlbench.tracking.finding_mirror", str(path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,  # what is handed over is delivered, whoever interrupts us then
+    )
+    if store_of(path.parent).is_own:
+        return ""
+    try:
+        said, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return finding_left(path, f"nothing came in {PATIENCE_SECONDS:.0f} s")
+    if process.returncode and not said.strip():
+        return finding_left(path, f"the delivery ended with status {process.returncode}")
+    return said.strip()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from txlbench.errors import UserError
-from txlbench.execution.finding_delivery import FindingDelivery
+from txlbench.execution.finding_delivery import deliver_aside
 from txlbench.files import write_json
 from txlbench.reporting.written import Written
 
@@ -34,12 +34,11 @@ def publish(
     Raises:
         UserError: of `measure`, before anything is written, or if the place cannot be written.
     """
-    with FindingDelivery(path) as delivery:
-        record = measure()
-        try:
-            write_json(path, record)
-            written = report(path.parent)
-        except OSError as error:
-            problem = f"{path.parent}: {error.strerror or error}"
-            raise UserError(problem, "choose another place with --out") from error
-        return Published(path, record, written, delivery.finish())
+    record = measure()
+    try:
+        write_json(path, record)
+        written = report(path.parent)
+    except OSError as error:
+        problem = f"{path.parent}: {error.strerror or error}"
+        raise UserError(problem, "choose another place with --out") from error
+    return Published(path, record, written, deliver_aside(path))

@@ -1,7 +1,6 @@
 """Delivers a finding to MLflow: one run in the experiment of its kind, with all its files.
 
-`python -m txlbench.tracking.finding_mirror FILE.json` waits until its standard input is closed, so
-that it can be started, and load MLflow, while the finding is still being made.
+`python -m txlbench.tracking.finding_mirror FILE.json` does so as a process.
 """
 
 import argparse
@@ -44,7 +43,7 @@ def _deliver(mirror: FolderMirror, path: Path) -> None:
     home = mirror.mlflow.experiment_id(kind)
     tags = {"txlbench.finding": str(path.resolve())}
     notes = mirror.ensure_run(folder, home, folder.name, tags, path.stat().st_mtime)
-    if path in {each for each, _ in notes.changed(folder, (path.name,))}:
+    if any(notes.changed(folder, (path.name,))):
         _log(mirror, notes, path, kind)
     mirror.deliver_files(folder, notes, files_of_finding(path))
     mirror.set_status(folder, notes, "FINISHED", path.stat().st_mtime)
@@ -65,13 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the process beside a verb."""
     parser = argparse.ArgumentParser(prog="txlbench.tracking.finding_mirror", description=__doc__)
     parser.add_argument("path", type=Path)
-    given = parser.parse_args(arguments)
-    sys.stdin.read()
-    if not given.path.is_file():  # the verb found an error, and left nothing
-        return ExitStatus.DONE
-    reason = deliver_finding(given.path)
+    path: Path = parser.parse_args(arguments).path
+    reason = deliver_finding(path)
     if reason is not None:
-        print(finding_left(given.path, reason))
+        print(finding_left(path, reason))
     return ExitStatus.DONE if reason is None else ExitStatus.RUN_FAILED
 
 
