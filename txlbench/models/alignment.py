@@ -36,6 +36,16 @@ def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor)
     return like.new_zeros(queries, keys).masked_fill_(blocked, float("-inf"))
 
 
+def blocked_columns(queries: int, keys: int, attention_length: int | None) -> list[slice]:
+    """The keys that `mask_TS` hides from some query: too far from the last, after the first."""
+    columns = []
+    if attention_length is not None and attention_length < keys:
+        columns.append(slice(0, keys - attention_length))
+    if queries > 1:
+        columns.append(slice(keys - queries + 1, keys))
+    return columns
+
+
 def hide_forgotten(mask_TS: Tensor, known_B: Tensor | None) -> Tensor:
     """The mask for streams that have forgotten their oldest keys: [B, T, S], or as it was.
 

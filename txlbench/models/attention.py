@@ -39,7 +39,7 @@ class Attention(nn.Module):
 
         The mask is [T, S], or [B, T, S] where streams differ.
         """
-        query_HBTK = self._split(self.q_net(input_BTD))
+        query_HBTK = self.queries(input_BTD)
         key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
         scores_HBTS = self._combine(encoding.score(layer, query_HBTK, shared), key_HBSK)
         scores_HBTS += mask.to(scores_HBTS.dtype)
@@ -47,8 +47,21 @@ class Attention(nn.Module):
         mixed_HBTK = torch.bmm(
             attention_HBTS.flatten(0, 1).to(value_HBSK.dtype), value_HBSK.flatten(0, 1)
         ).view(query_HBTK.shape)
+        return self.joined(mixed_HBTK), attention_HBTS
+
+    def queries(self, input_BTD: Tensor) -> Tensor:
+        """[H, B, T, K], contiguous."""
+        return self._split(self.q_net(input_BTD))
+
+    def keys_values(self, input_BTD: Tensor) -> Tensor:
+        """Both in one, as a view: [2, H, B, T, K]."""
+        projected = self.kv_net(input_BTD).unflatten(-1, (2, self.heads, self.size))
+        return projected.permute(2, 3, 0, 1, 4)
+
+    def joined(self, mixed_HBTK: Tensor) -> Tensor:
+        """The heads' values brought together: [B, T, D]."""
         mixed: Tensor = self.o_net(mixed_HBTK.permute(1, 2, 0, 3).flatten(2))
-        return mixed, attention_HBTS
+        return mixed
 
     def _split(self, projected: Tensor) -> Tensor:
         """[B, L, H * K] -> [H, B, L, K]."""

@@ -52,15 +52,23 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Returns the layer's output [B, T, D] and its attention [H, B, T, S]."""
         if self.pre_lnorm:
-            normed_BSD = self.attention_norm(context_BSD)
+            normed_BSD = self.normed(context_BSD)
             queries_BTD = normed_BSD[:, -input_BTD.shape[1] :]
         else:
             normed_BSD, queries_BTD = context_BSD, input_BTD
         mixed_BTD, attention = self.attention(
             layer, queries_BTD, normed_BSD, encoding, shared, mask
         )
+        return self.after_attention(input_BTD, mixed_BTD), attention
+
+    def normed(self, hidden_BLD: Tensor) -> Tensor:
+        """What queries, keys and values are computed from."""
+        return self.attention_norm(hidden_BLD) if self.pre_lnorm else hidden_BLD
+
+    def after_attention(self, input_BTD: Tensor, mixed_BTD: Tensor) -> Tensor:
+        """The layer's output [B, T, D] from its input and what attention made of it."""
         hidden_BTD = input_BTD + self.attention_dropout(mixed_BTD)
         if self.pre_lnorm:
-            return hidden_BTD + self.feed_forward(self.feed_forward_norm(hidden_BTD)), attention
+            return hidden_BTD + self.feed_forward(self.feed_forward_norm(hidden_BTD))
         hidden_BTD = self.attention_norm(hidden_BTD)
-        return self.feed_forward_norm(hidden_BTD + self.feed_forward(hidden_BTD)), attention
+        return self.feed_forward_norm(hidden_BTD + self.feed_forward(hidden_BTD))

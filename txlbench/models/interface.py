@@ -67,6 +67,14 @@ class LanguageModel(nn.Module, ABC):
     def initial_state(self, batch_size: int, view: View) -> State:
         """An empty memory for `batch_size` streams."""
 
+    def evaluation_state(self, state: State) -> State:
+        """What `state` remembers, in the form that evaluates fastest; by default as it is.
+
+        A pass in evaluation mode may write into it: only the state that `forward` returns is of
+        use then, or a `clone()` taken before. Weights must stay as they are in the meantime.
+        """
+        return state
+
     @abstractmethod
     def forward(
         self, tokens_BT: Tensor, state: Any, observer: Observer | None = None

@@ -42,10 +42,20 @@ class Memory:
 
     def advanced(self, layers: tuple[Tensor, ...], queries: int) -> "Memory":
         """The memory after a segment of `queries` tokens, which left `layers`."""
-        if self.known_B is None:
-            return Memory(layers, self.view)
-        added = queries if self.view.stride is None else min(queries, self.view.stride)
-        return Memory(layers, self.view, (self.known_B + added).clamp(max=layers[0].shape[1]))
+        known_B = known_after(self.known_B, queries, self.view, layers[0].shape[1])
+        return Memory(layers, self.view, known_B)
+
+
+def known_after(known_B: Tensor | None, queries: int, view: View, length: int) -> Tensor | None:
+    """How many of the `length` states that are remembered now each stream may see.
+
+    Args:
+        known_B: of those remembered before a segment of `queries` tokens; None for all.
+    """
+    if known_B is None:
+        return None
+    added = queries if view.stride is None else min(queries, view.stride)
+    return (known_B + added).clamp(max=length)
 
 
 def with_memory(memory_BMD: Tensor, input_BTD: Tensor) -> Tensor:

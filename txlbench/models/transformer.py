@@ -9,6 +9,8 @@ from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.model import ModelConfig
 from txlbench.models.alignment import hide_forgotten, mask_TS
 from txlbench.models.block import Block
+from txlbench.models.cache import Cache
+from txlbench.models.cached_pass import cache_of, cached_pass
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
 from txlbench.models.interface import LanguageModel, Observer, View
@@ -36,10 +38,16 @@ class Transformer(LanguageModel):
         empty = like.new_empty(batch_size, 0, self.config.d_model)
         return Memory((empty,) * self.config.n_layer, view)
 
+    def evaluation_state(self, state: Memory) -> Cache:
+        """Keys and values of `state`, in a buffer that `forward` writes on in."""
+        return cache_of(self, state)
+
     def forward(
-        self, tokens_BT: Tensor, state: Memory, observer: Observer | None = None
-    ) -> tuple[Tensor, Memory]:
+        self, tokens_BT: Tensor, state: Memory | Cache, observer: Observer | None = None
+    ) -> tuple[Tensor, Memory | Cache]:
         """See `LanguageModel.forward`."""
+        if isinstance(state, Cache):
+            return cached_pass(self, tokens_BT, state, observer)
         queries, view = tokens_BT.shape[1], state.view
         like = self.embedding.tables[0]
         keys = state.layers[0].shape[1] + queries

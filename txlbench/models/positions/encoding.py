@@ -11,11 +11,16 @@ class Scores(NamedTuple):
     """How queries score keys: (query . key + position) / sqrt(d_head) + bias.
 
     Left in parts so that attention can compute them in one buffer, or inside a fused kernel.
+
+    Attributes:
+        position_HBTS: computed for these queries alone: attention may write into it.
+        scaled: whether `position_HBTS` is over sqrt(d_head) already.
     """
 
     query_HBTK: Tensor
     position_HBTS: Tensor | None = None
     bias_HBTS: Tensor | None = None
+    scaled: bool = False
 
 
 class Encoding(nn.Module):
@@ -46,6 +51,16 @@ class Encoding(nn.Module):
             like: a tensor with the device and dtype of the parameters.
         """
         return None
+
+    def recall(
+        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor
+    ) -> Any:
+        """`prepare` in evaluation, where weights stay as they are from pass to pass.
+
+        Args:
+            kept: empty at first; what is put there is there again in the next pass.
+        """
+        return self.prepare(keys, clamp_len, like)
 
     def score(self, layer: int, query_HBTK: Tensor, shared: Any) -> Scores:
         """How the queries of `layer` score its keys; by content alone unless overridden."""

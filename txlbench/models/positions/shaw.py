@@ -1,11 +1,16 @@
 """Shaw et al.'s relative encoding, as the Transformer-XL paper compares with it."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.alignment import distances_S, pad_distances, relative_shift
+from txlbench.models.alignment import distances_S, pad_distances
+from txlbench.models.computing import computing_dtype
 from txlbench.models.positions.encoding import Encoding, Scores
+from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
 
 
 class ShawEncoding(Encoding):
@@ -31,14 +36,29 @@ class ShawEncoding(Encoding):
         assert self.config.max_distance is not None
         return distances_S(keys, clamp_len, like.device).clamp(max=self.config.max_distance)
 
-    def score(self, layer: int, query_HBTK: Tensor, shared: Tensor) -> Scores:
-        _, batch, queries, _ = query_HBTK.shape
-        r_HKS = pad_distances(self.table[layer, shared]).permute(1, 2, 0)
-        by_distance = torch.bmm(query_HBTK.flatten(1, 2), r_HKS.to(query_HBTK.dtype))
+    def recall(
+        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor
+    ) -> ScaledTables:
+        """The tables of every layer, looked up once for many passes."""
+
+        def tables(reach: int) -> Iterator[Table]:
+            entries = self.prepare(reach, clamp_len, like)
+            return (self._table(layer, entries) for layer in range(self.config.n_layer))
+
+        return recall_tables(kept, keys, computing_dtype(like), tables)
+
+    def score(self, layer: int, query_HBTK: Tensor, shared: Tensor | ScaledTables) -> Scores:
+        scaled = isinstance(shared, ScaledTables)
+        table = shared[layer] if isinstance(shared, ScaledTables) else self._table(layer, shared)
+        position_HBTS = table.position(query_HBTK)
         if self.config.shaw_bias:
-            bias_HS = pad_distances(self.distance_bias[layer, shared]).T
-            by_distance = by_distance + bias_HS[:, None, :].to(by_distance.dtype)
             content_H11K = self.content_bias[layer][:, None, None, :]
             query_HBTK = query_HBTK + content_H11K.to(query_HBTK.dtype)
-        position_HBTS = relative_shift(by_distance.unflatten(1, (batch, queries)))
-        return Scores(query_HBTK, position_HBTS)
+        return Scores(query_HBTK, position_HBTS, scaled=scaled)
+
+    def _table(self, layer: int, entries: Tensor) -> Table:
+        """The rows, and the biases, of the entries that `prepare` gives."""
+        rows_HKS = pad_distances(self.table[layer, entries]).permute(1, 2, 0)
+        if not self.config.shaw_bias:
+            return Table(rows_HKS)
+        return Table(rows_HKS, pad_distances(self.distance_bias[layer, entries]).T)

@@ -1,13 +1,18 @@
 """Transformer-XL's relative encoding (Dai et al. 2019, section 3.3)."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.alignment import pad_distances, relative_shift
+from txlbench.models.alignment import pad_distances
+from txlbench.models.computing import computing_dtype
 from txlbench.models.dropout import Dropout
 from txlbench.models.positions.encoding import Encoding, Scores
 from txlbench.models.positions.sinusoid import cached_sinusoid
+from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
 
 
 class XLEncoding(Encoding):
@@ -42,13 +47,27 @@ class XLEncoding(Encoding):
         padded: Tensor = self.dropout(pad_distances(rows_SD))
         return padded
 
-    def score(self, layer: int, query_HBTK: Tensor, shared: Tensor) -> Scores:
-        heads, batch, queries, size = query_HBTK.shape
+    def recall(
+        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor
+    ) -> ScaledTables:
+        """W_kR R of every layer, projected once for many passes."""
+
+        def tables(reach: int) -> Iterator[Table]:
+            rows = self.prepare(reach, clamp_len, like)
+            return (self._table(layer, rows) for layer in range(self.config.n_layer))
+
+        return recall_tables(kept, keys, computing_dtype(like), tables)
+
+    def score(self, layer: int, query_HBTK: Tensor, shared: Tensor | ScaledTables) -> Scores:
         owner = layer if self.config.untie_r else 0
         u_H11K, v_H11K = (
             bias[owner][:, None, None, :].to(query_HBTK.dtype) for bias in (self.u, self.v)
         )
-        r_HKS = self.r_net[layer](shared).view(-1, heads, size).permute(1, 2, 0)
-        by_distance = torch.bmm((query_HBTK + v_H11K).flatten(1, 2), r_HKS)
-        position_HBTS = relative_shift(by_distance.unflatten(1, (batch, queries)))
-        return Scores(query_HBTK + u_H11K, position_HBTS)
+        scaled = isinstance(shared, ScaledTables)
+        table = shared[layer] if isinstance(shared, ScaledTables) else self._table(layer, shared)
+        return Scores(query_HBTK + u_H11K, table.position(query_HBTK + v_H11K), scaled=scaled)
+
+    def _table(self, layer: int, rows: Tensor) -> Table:
+        """W_kR R from the rows that `prepare` gives."""
+        r_SHK = self.r_net[layer](rows).unflatten(-1, (self.config.n_head, -1))
+        return Table(r_SHK.permute(1, 2, 0))
