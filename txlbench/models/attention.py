@@ -6,8 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.dropout import Dropout
+from txlbench.models.dropout import AttentionDropout, Dropout, kept
+from txlbench.models.fused_attention import fused_attention
+from txlbench.models.mask import Mask
 from txlbench.models.positions.encoding import Encoding, Scores
+from txlbench.models.positions.terms import Terms
 
 
 class Attention(nn.Module):
@@ -33,21 +36,40 @@ class Attention(nn.Module):
         context_BSD: Tensor,
         encoding: Encoding,
         shared: Any,
-        mask: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the mixed values [B, T, D] and the attention probabilities [H, B, T, S].
-
-        The mask is [T, S], or [B, T, S] where streams differ.
-        """
+        mask: Mask,
+        watched: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the mixed values [B, T, D] and, if watched, the probabilities [H, B, T, S]."""
+        if not watched and encoding.has_terms and input_BTD.device.type == "cpu":
+            return self._fused(input_BTD, context_BSD, encoding.terms(layer, shared), mask), None
         query_HBTK = self.queries(input_BTD)
         key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
         scores_HBTS = self._combine(encoding.score(layer, query_HBTK, shared), key_HBSK)
-        scores_HBTS += mask.to(scores_HBTS.dtype)
+        hidden = mask.alone()
+        if hidden is not None:
+            scores_HBTS = scores_HBTS + hidden.to(scores_HBTS.dtype)
         attention_HBTS = self.dropatt(torch.softmax(scores_HBTS, dim=-1))
         mixed_HBTK = torch.bmm(
             attention_HBTS.flatten(0, 1).to(value_HBSK.dtype), value_HBSK.flatten(0, 1)
         ).view(query_HBTK.shape)
         return self.joined(mixed_HBTK), attention_HBTS
+
+    def _fused(self, input_BTD: Tensor, context_BSD: Tensor, terms: Terms, mask: Mask) -> Tensor:
+        """The mixed values [B, T, D], without the probabilities."""
+        query_BTHK = self.q_net(input_BTD).unflatten(-1, (self.heads, self.size))
+        context_BS2HK = self.kv_net(context_BSD).unflatten(-1, (2, self.heads, self.size))
+        dropout = self._dropout(len(input_BTD), mask)
+        mixed_BTHK = fused_attention(query_BTHK, context_BS2HK, terms, mask, dropout)
+        mixed: Tensor = self.o_net(mixed_BTHK.flatten(2))
+        return mixed
+
+    def _dropout(self, batch: int, mask: Mask) -> AttentionDropout | None:
+        """Drawn for all probabilities at once, as the plain path draws it."""
+        rate = self.dropatt.rate
+        if not self.training or rate == 0:
+            return None
+        shape = (self.heads, batch, mask.queries, mask.keys)
+        return AttentionDropout(kept(shape, rate), 1 / (1 - rate))
 
     def queries(self, input_BTD: Tensor) -> Tensor:
         """[H, B, T, K], contiguous."""

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from txlbench.config.model import ModelConfig
 from txlbench.models.attention import Attention
 from txlbench.models.dropout import dropout_for
+from txlbench.models.mask import Mask
 from txlbench.models.positions.encoding import Encoding
 
 
@@ -48,16 +49,17 @@ class Block(nn.Module):
         context_BSD: Tensor,
         encoding: Encoding,
         shared: Any,
-        mask: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the layer's output [B, T, D] and its attention [H, B, T, S]."""
+        mask: Mask,
+        watched: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the layer's output [B, T, D] and, if watched, its attention [H, B, T, S]."""
         if self.pre_lnorm:
             normed_BSD = self.normed(context_BSD)
             queries_BTD = normed_BSD[:, -input_BTD.shape[1] :]
         else:
             normed_BSD, queries_BTD = context_BSD, input_BTD
         mixed_BTD, attention = self.attention(
-            layer, queries_BTD, normed_BSD, encoding, shared, mask
+            layer, queries_BTD, normed_BSD, encoding, shared, mask, watched
         )
         return self.after_attention(input_BTD, mixed_BTD), attention
 

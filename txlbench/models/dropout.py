@@ -4,6 +4,9 @@ PyTorch draws a CPU mask one Bernoulli number after the other, which took a thir
 step. Here four 16-bit numbers come from every 64 random bits; the rate is exact to 2 ** -17.
 """
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -15,14 +18,19 @@ from txlbench.seeding import bit_source
 
 def keep_mask(like: Tensor, rate: float) -> Tensor:
     """A mask of `like`'s shape and dtype: 0 with probability `rate`, else 1 / (1 - rate)."""
-    size = like.numel()
+    mask = kept(like.shape, rate)
+    return mask.to(like.dtype).mul_(1 / (1 - rate))
+
+
+def kept(shape: tuple[int, ...], rate: float) -> Tensor:
+    """0 with probability `rate`, else 1, as int8."""
+    size = math.prod(shape)
     words = bit_source().random_raw(-(-size // 4))
     # Compared by numpy and cast from bytes: both are several times faster than PyTorch's
     # 16-bit comparison and its cast from bool.
     threshold = min(round(rate * 2**16) - 2**15, 2**15 - 1)
-    kept = words.view(np.int16)[:size] >= np.int16(threshold)
-    mask = torch.from_numpy(kept.view(np.int8)).view(like.shape)
-    return mask.to(like.dtype).mul_(1 / (1 - rate))
+    above = words.view(np.int16)[:size] >= np.int16(threshold)
+    return torch.from_numpy(above.view(np.int8)).view(shape)
 
 
 class Dropout(nn.Module):
@@ -52,6 +60,14 @@ class VariationalDropout(Dropout):
 
     def drop(self, values_BTD: Tensor) -> Tensor:
         return values_BTD * super().drop(torch.ones_like(values_BTD[:, :1]))
+
+
+@dataclass(frozen=True)
+class AttentionDropout:
+    """Which attention probabilities are kept in one pass, and what those are multiplied with."""
+
+    kept_HBTS: Tensor
+    scale: float
 
 
 def dropout_for(config: ModelConfig) -> Dropout:
