@@ -5,11 +5,12 @@ step. Here four 16-bit numbers come from every 64 random bits; the rate is exact
 """
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import dropout
 
 from txlbench.config.model import ModelConfig
@@ -51,8 +52,34 @@ class Dropout(nn.Module):
             return dropout(values, self.rate)
         return values * keep_mask(values, self.rate)
 
+    def after_relu(self, values: Tensor) -> Tensor:
+        """The ReLU of `values`, dropped; may write into `values`."""
+        if not self.training or self.rate == 0 or values.device.type != "cpu":
+            return self(values.relu())
+        dropped: Tensor = DroppedRelu.apply(values, self.rate)  # type: ignore[no-untyped-call]
+        return dropped
+
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+class DroppedRelu(torch.autograd.Function):
+    """ReLU and dropout in place: what is not positive afterwards got no gradient in either."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rate: float) -> Tensor:
+        ctx.mark_dirty(values)
+        ctx.scale = 1 / (1 - rate)
+        values.clamp_(min=0).mul_(keep_mask(values, rate))
+        ctx.save_for_backward(values)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (dropped,) = ctx.saved_tensors
+        passed = torch.ops.aten.threshold_backward(grad, dropped, 0)
+        return passed.mul_(ctx.scale), None
 
 
 class VariationalDropout(Dropout):
@@ -61,13 +88,9 @@ class VariationalDropout(Dropout):
     def drop(self, values_BTD: Tensor) -> Tensor:
         return values_BTD * super().drop(torch.ones_like(values_BTD[:, :1]))
 
-
-@dataclass(frozen=True)
-class AttentionDropout:
-    """Which attention probabilities are kept in one pass, and what those are multiplied with."""
-
-    kept_HBTS: Tensor
-    scale: float
+    def after_relu(self, values: Tensor) -> Tensor:
+        dropped: Tensor = self(values.relu())
+        return dropped
 
 
 def dropout_for(config: ModelConfig) -> Dropout:

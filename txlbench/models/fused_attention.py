@@ -18,85 +18,92 @@ are zero in dA. Every product goes into a tile's buffer, so that masking, softma
 gradients run in the cache.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from txlbench.models.alignment import mask_TS
-from txlbench.models.attention_tiles import Gradients, Operands, heads_first, streams_first
-from txlbench.models.dropout import AttentionDropout
+from txlbench.models.attention_dropout import AttentionDropout
+from txlbench.models.attention_tiles import (
+    Gradients,
+    Shared,
+    Streams,
+    heads_first,
+    streams_first,
+)
 from txlbench.models.mask import Mask
 from txlbench.models.positions.terms import Terms
-from txlbench.models.tiles import Tile, tiles
-
-
-def _hide(scores: Tensor, tile: Tile, mask: Mask) -> None:
-    """Puts -inf where a query must not see a key."""
-    streams, queries, keys = tile.shape
-    part = Mask(queries, keys, mask.attention_length, None, scores)
-    if part.columns:
-        hidden = mask_TS(queries, keys, mask.attention_length, scores)
-        for columns in part.columns:
-            scores[..., columns] += hidden[:, columns]
-    if mask.known_B is not None:
-        oldest_B = mask.keys - mask.queries - mask.known_B[tile.streams] - tile.keys.start
-        forgotten_BS = torch.arange(keys, device=scores.device) < oldest_B[:, None]
-        hidden_BS = scores.new_zeros(streams, keys).masked_fill_(forgotten_BS, float("-inf"))
-        scores.unflatten(0, (-1, streams)).add_(hidden_BS[:, None])
-
-
-def _dropped(values: Tensor, tile: Tile, dropout: AttentionDropout | None) -> Tensor:
-    """`values`, [H * b, t, s], times the mask of attention dropout."""
-    if dropout is None:
-        return values
-    kept = dropout.kept_HBTS[:, tile.streams, tile.queries, tile.keys]
-    return values * kept.to(values.dtype).mul_(dropout.scale).flatten(0, 1)
+from txlbench.models.tiles import Tile, stream_groups, tiles
 
 
 class FusedAttention(torch.autograd.Function):
     """See the module; called through `fused_attention`."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        *tensors, mask, dropout = given
-        operands, kept = Operands(*tensors), []
-        mixed_BTHK = torch.empty_like(operands.query_BTHK)
-        for tile in _plan(operands, mask):
-            scores = operands.scores(tile)
-            _hide(scores, tile, mask)
-            probabilities = torch.softmax(scores, -1, out=scores.new_empty(scores.shape))
-            mixed = torch.bmm(_dropped(probabilities, tile, dropout), operands.values(tile))
-            mixed_BTHK[tile.streams, tile.queries] = streams_first(mixed, tile)
-            if any(ctx.needs_input_grad):
-                kept.append(probabilities)
+    def forward(
+        ctx: Any,
+        query_BTHK: Tensor,
+        context_BS2HK: Tensor,
+        mask: Mask,
+        dropout: AttentionDropout | None,
+        *shared_tensors: Tensor | None,
+    ) -> Tensor:
+        shared, kept = Shared(*shared_tensors), []
+        batch, queries, heads, _ = query_BTHK.shape
+        mixed_BTHK = torch.empty_like(query_BTHK)
+        for group in stream_groups(batch, heads * queries * mask.keys):
+            streams = Streams(query_BTHK, context_BS2HK, group)
+            for tile in tiles(queries, mask.keys, heads, mask.attention_length):
+                scores = streams.scores(tile, shared, mask)
+                # Out of the shifted rows into rows side by side, which products read faster.
+                probabilities = torch.softmax(scores, -1, out=scores.new_empty(scores.shape))
+                used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
+                mixed = torch.bmm(used, streams.values[:, tile.keys])
+                mixed_BTHK[group, tile.queries] = streams_first(mixed, streams.count)
+                if any(ctx.needs_input_grad):
+                    kept.append(probabilities)
         ctx.mask, ctx.dropout = mask, dropout
-        ctx.save_for_backward(*tensors, *kept)
+        ctx.save_for_backward(query_BTHK, context_BS2HK, *shared_tensors, *kept)
         return mixed_BTHK
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_BTHK: Tensor) -> tuple[Tensor | None, ...]:
-        operands, kept = Operands(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
-        gradients = Gradients.zeros(operands)
-        for tile, probabilities in zip(_plan(operands, ctx.mask), kept, strict=True):
-            grad = heads_first(grad_BTHK[tile.streams, tile.queries])
-            used = _dropped(probabilities, tile, ctx.dropout)
-            gradients.add_values(torch.bmm(used.mT, grad), tile)
-            of_scores = torch.bmm(grad, operands.values(tile).mT)
-            of_scores = _dropped(of_scores, tile, ctx.dropout)
-            torch.ops.aten._softmax_backward_data.out(
-                of_scores, probabilities, -1, probabilities.dtype, grad_input=of_scores
-            )
-            gradients.add_scores(of_scores, tile, operands)
-        return (*vars(gradients).values(), None, None)
+        query_BTHK, context_BS2HK, *rest = ctx.saved_tensors
+        shared, kept, mask = Shared(*rest[:4]), iter(rest[4:]), ctx.mask
+        batch, queries, heads, _ = query_BTHK.shape
+        of_query_BTHK, of_context_BS2HK = map(torch.empty_like, (query_BTHK, context_BS2HK))
+        total = shared.gradients()
+        for group in stream_groups(batch, heads * queries * mask.keys):
+            streams = Streams(query_BTHK, context_BS2HK, group)
+            gradients = Gradients(streams, shared, total)
+            for tile in tiles(queries, mask.keys, heads, mask.attention_length):
+                grad = heads_first(grad_BTHK[group, tile.queries])
+                of_scores = _through_softmax(gradients, grad, next(kept), group, tile, ctx.dropout)
+                of_query = gradients.add_scores(of_scores, tile)
+                of_query_BTHK[group, tile.queries] = streams_first(of_query, streams.count)
+            for part, of_part in enumerate((gradients.keys, gradients.values)):
+                of_context_BS2HK[group, :, part] = streams_first(of_part, streams.count)
+        return of_query_BTHK, of_context_BS2HK, None, None, *vars(total).values()
 
 
-def _plan(operands: Operands, mask: Mask) -> Iterator[Tile]:
-    batch, queries, heads, _ = operands.query_BTHK.shape
-    return tiles(batch, heads, queries, operands.context_BS2HK.shape[1], mask.attention_length)
+def _through_softmax(
+    gradients: Gradients,
+    grad: Tensor,
+    probabilities: Tensor,
+    group: slice,
+    tile: Tile,
+    dropout: AttentionDropout | None,
+) -> Tensor:
+    """The scores' gradient [H * b, t, s] from that of the output; adds that of the values."""
+    used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
+    gradients.values[:, tile.keys] += torch.bmm(used.mT, grad)
+    of_used = torch.bmm(grad, gradients.streams.values[:, tile.keys].mT)
+    of_scores = of_used if dropout is None else dropout.of(of_used, group, tile)
+    softmax_backward = torch.ops.aten._softmax_backward_data.out
+    softmax_backward(of_scores, probabilities, -1, grad.dtype, grad_input=of_scores)
+    return of_scores
 
 
 def fused_attention(
@@ -115,14 +122,14 @@ def fused_attention(
     table = terms.table
     rows_HSK = None if table is None else table.rows_HKS.mT.to(dtype).contiguous()
     bias_HS = None if table is None else scaled(table.bias_HS)
-    mixed: Tensor = FusedAttention.apply(
+    mixed: Tensor = FusedAttention.apply(  # type: ignore[no-untyped-call]
         query_BTHK * scale,
         context_BS2HK,
+        mask,
+        dropout,
         scaled(terms.content_bias_HK),
         scaled(terms.position_bias_HK),
         rows_HSK,
         bias_HS,
-        mask,
-        dropout,
     )
     return mixed

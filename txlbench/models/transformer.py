@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.model import ModelConfig
+from txlbench.models.attention import Scoring
 from txlbench.models.block import Block
 from txlbench.models.cache import Cache
 from txlbench.models.cached_pass import cache_of, cached_pass
@@ -58,11 +59,11 @@ class Transformer(LanguageModel):
         remembered = []
         for layer, block in enumerate(self.blocks):
             hidden_BTD = self.encoding.add_to_layer(layer, hidden_BTD)
-            context_BSD = with_memory(state.layers[layer], hidden_BTD)
+            entering_BTD = block.entering(hidden_BTD)
+            context_BSD = with_memory(state.layers[layer], entering_BTD)
             remembered.append(carried(context_BSD, queries, view))
-            hidden_BTD, attention = block(
-                layer, hidden_BTD, context_BSD, self.encoding, shared, mask, observer is not None
-            )
+            scoring = Scoring(self.encoding, layer, shared, mask, observer is not None)
+            hidden_BTD, attention = block(hidden_BTD, entering_BTD, context_BSD, scoring)
             if observer is not None:
                 observer(layer, hidden_BTD, attention)
         return self.dropout_output(hidden_BTD), state.advanced(tuple(remembered), queries)
