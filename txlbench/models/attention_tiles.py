@@ -34,12 +34,11 @@ class Shared:
 class Streams:
     """Queries, keys and values of some streams, heads first: [H * b, T or S, K], contiguous."""
 
-    def __init__(self, query_BTHK: Tensor, context_BS2HK: Tensor, streams: slice) -> None:
+    def __init__(self, streams: slice, query_BTHK: Tensor, keys: Tensor, values: Tensor) -> None:
         self.streams = streams
         self.count = streams.stop - streams.start
         self.query_BTHK = query_BTHK[streams]
-        self.keys = heads_first(context_BS2HK[streams, :, 0])
-        self.values = heads_first(context_BS2HK[streams, :, 1])
+        self.keys, self.values = keys, values
 
     def queries(self, tile: Tile, bias_HK: Tensor | None) -> Tensor:
         """[H * b, t, K], with the bias of each head."""

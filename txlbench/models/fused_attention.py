@@ -51,9 +51,12 @@ class FusedAttention(torch.autograd.Function):
     ) -> Tensor:
         shared, kept = Shared(*shared_tensors), []
         batch, queries, heads, _ = query_BTHK.shape
-        mixed_BTHK = torch.empty_like(query_BTHK)
+        mixed_BTHK, needed = torch.empty_like(query_BTHK), any(ctx.needs_input_grad)
         for group in stream_groups(batch, heads * queries * mask.keys):
-            streams = Streams(query_BTHK, context_BS2HK, group)
+            keys, values = (heads_first(context_BS2HK[group, :, part]) for part in (0, 1))
+            streams = Streams(group, query_BTHK, keys, values)
+            if needed:
+                kept += [keys, values]
             for tile in tiles(queries, mask.keys, heads, mask.attention_length):
                 scores = streams.scores(tile, shared, mask)
                 # Out of the shifted rows into rows side by side, which products read faster.
@@ -61,22 +64,23 @@ class FusedAttention(torch.autograd.Function):
                 used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
                 mixed = torch.bmm(used, streams.values[:, tile.keys])
                 mixed_BTHK[group, tile.queries] = streams_first(mixed, streams.count)
-                if any(ctx.needs_input_grad):
+                if needed:
                     kept.append(probabilities)
         ctx.mask, ctx.dropout = mask, dropout
-        ctx.save_for_backward(query_BTHK, context_BS2HK, *shared_tensors, *kept)
+        ctx.save_for_backward(query_BTHK, *shared_tensors, *kept)
         return mixed_BTHK
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_BTHK: Tensor) -> tuple[Tensor | None, ...]:
-        query_BTHK, context_BS2HK, *rest = ctx.saved_tensors
+        query_BTHK, *rest = ctx.saved_tensors
         shared, kept, mask = Shared(*rest[:4]), iter(rest[4:]), ctx.mask
-        batch, queries, heads, _ = query_BTHK.shape
-        of_query_BTHK, of_context_BS2HK = map(torch.empty_like, (query_BTHK, context_BS2HK))
+        batch, queries, heads, size = query_BTHK.shape
+        of_query_BTHK = torch.empty_like(query_BTHK)
+        of_context_BS2HK = query_BTHK.new_empty(batch, mask.keys, 2, heads, size)
         total = shared.gradients()
         for group in stream_groups(batch, heads * queries * mask.keys):
-            streams = Streams(query_BTHK, context_BS2HK, group)
+            streams = Streams(group, query_BTHK, next(kept), next(kept))
             gradients = Gradients(streams, shared, total)
             for tile in tiles(queries, mask.keys, heads, mask.attention_length):
                 grad = heads_first(grad_BTHK[group, tile.queries])
