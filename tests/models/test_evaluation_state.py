@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.subjects import SUBJECTS, Subject, stream_losses, text
+from tests.models.subjects import SUBJECTS, Subject, stream_losses, text, transformer
 from txlbench.models.interface import View
 
 every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
@@ -25,27 +25,36 @@ VIEWS = {
     "stride, same length": View(4, same_length=True, stride=3),
 }
 every_view = pytest.mark.parametrize("view", list(VIEWS.values()), ids=list(VIEWS))
+FEW = ["short memory", "same length", "stride", "stride, no memory"]
+few_views = pytest.mark.parametrize("view", [VIEWS[name] for name in FEW], ids=FEW)
 CUTS = [4, 4, 1, 7, 4, 4, 4, 1, 1, 2]
+
+
+def states(model: Any, batch: int, view: View) -> list[Any]:
+    """The plain one and the one for evaluation, empty."""
+    plain = model.initial_state(batch, view)
+    return [plain, model.evaluation_state(plain)]
 
 
 def both(model: Any, tokens: Tensor, cuts: list[int], view: View) -> tuple[Tensor, Tensor]:
     """Losses of the same segments by the plain state and by the evaluation state."""
-    plain, _ = stream_losses(model, tokens, cuts, view)
-    state = model.evaluation_state(model.initial_state(len(tokens), view))
-    fast, _ = stream_losses(model, tokens, cuts, view, state)
-    return plain, fast
+    plain, fast = states(model, len(tokens), view)
+    return (
+        stream_losses(model, tokens, cuts, view, plain)[0],
+        stream_losses(model, tokens, cuts, view, fast)[0],
+    )
 
 
 @every_model
 @every_view
-@pytest.mark.parametrize("batch", [1, 3, 10])
-def test_losses_equal_those_of_the_plain_state(subject: Subject, view: View, batch: int):
-    plain, fast = both(subject.build(), text(33, batch), CUTS, view)
-    assert torch.allclose(plain, fast, rtol=0, atol=1e-10)
+def test_losses_equal_those_of_the_plain_state(subject: Subject, view: View):
+    for batch in (1, 3, 10):
+        plain, fast = both(subject.build(), text(33, batch), CUTS, view)
+        assert torch.allclose(plain, fast, rtol=0, atol=1e-10)
 
 
 @every_model
-@every_view
+@few_views
 def test_in_float32_they_differ_by_rounding(subject: Subject, view: View):
     plain, fast = both(subject.build().float(), text(33, batch=3), CUTS, view)
     assert torch.allclose(plain, fast, rtol=0, atol=1e-5)
@@ -62,11 +71,14 @@ def test_in_bfloat16_no_further_from_float32_than_the_plain_state(subject: Subje
 
 
 @every_model
-@every_view
+@few_views
 def test_a_stream_forgets_as_in_the_plain_state(subject: Subject, view: View):
     model, tokens = subject.build(), text(21, batch=3)
     rows, got = torch.tensor([False, True, False]), []
-    for state in (model.initial_state(3, view), model.evaluation_state(model.initial_state(3, view))):
+    for state in (
+        model.initial_state(3, view),
+        model.evaluation_state(model.initial_state(3, view)),
+    ):
         first, state = stream_losses(model, tokens, [4, 4], view, state)
         after, state = stream_losses(model, tokens[:, 8:], [3, 1, 4], view, state.forget(rows))
         again, _ = stream_losses(model, tokens[:, 16:], [3, 1], view, state.forget(~rows))
@@ -75,7 +87,7 @@ def test_a_stream_forgets_as_in_the_plain_state(subject: Subject, view: View):
 
 
 @every_model
-@every_view
+@few_views
 def test_it_goes_on_from_what_the_plain_state_remembers(subject: Subject, view: View):
     model, tokens = subject.build(), text(21, batch=3)
     _, state = stream_losses(model, tokens, [4, 4], view)
@@ -86,7 +98,7 @@ def test_it_goes_on_from_what_the_plain_state_remembers(subject: Subject, view: 
 
 
 @every_model
-@every_view
+@few_views
 def test_it_survives_being_taken_apart_and_put_together(subject: Subject, view: View):
     model, tokens = subject.build(), text(13, batch=2)
     state = model.evaluation_state(model.initial_state(2, view))
@@ -106,7 +118,10 @@ def test_the_observer_sees_what_it_sees_in_the_plain_pass(subject: Subject):
     def watch(layer: int, hidden: Tensor, attention: Tensor | None) -> None:
         seen.append((hidden, torch.zeros(1) if attention is None else attention))
 
-    for state in (model.initial_state(2, view), model.evaluation_state(model.initial_state(2, view))):
+    for state in (
+        model.initial_state(2, view),
+        model.evaluation_state(model.initial_state(2, view)),
+    ):
         _, state = model(tokens[:, :4], state)
         hidden, _ = model(tokens[:, 4:], state, watch)
         seen.append((hidden, torch.zeros(1)))
@@ -114,3 +129,13 @@ def test_the_observer_sees_what_it_sees_in_the_plain_pass(subject: Subject):
     for expected, got in zip(plain, fast, strict=True):
         for one, other in zip(expected, got, strict=True):
             assert torch.allclose(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("encoding", ["xl", "shaw"])
+def test_an_encoding_that_keeps_nothing_between_passes_gives_the_same(encoding: str):
+    """As a plug-in that overrides `prepare` and `score` alone."""
+    model, view = transformer(encoding), VIEWS["short memory"]
+    prepare = model.encoding.prepare
+    model.encoding.recall = lambda kept, *rest: prepare(*rest)
+    plain, fast = both(model, text(33, batch=3), CUTS, view)
+    assert torch.allclose(plain, fast, rtol=0, atol=1e-10)

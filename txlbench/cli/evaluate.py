@@ -6,31 +6,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from txlbench.cli.number_lists import LengthList
 from txlbench.config.catalogue import Level
 from txlbench.config.section import Split
 from txlbench.config.units import displayed, shown
 
 if TYPE_CHECKING:
     from txlbench.execution.evaluate import Answer
-
-
-class LengthList(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
-    """Whole numbers divided by commas."""
-
-    name = "A,B,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            lengths = tuple(int(part) for part in value.split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not a list of whole numbers", param, ctx)
-        if min(lengths) < 1:
-            self.fail(f"{value!r} has a length below 1", param, ctx)
-        return lengths
 
 
 @click.command("eval")

@@ -17,6 +17,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "eval": ("txlbench.cli.evaluate:evaluate", "Measure any model on any text."),
     "recl": ("txlbench.cli.recl:recl", "Measure how much context models really use."),
     "truth": ("txlbench.cli.truth:truth", "Hold RECL against a corpus whose truth is known."),
+    "speed": ("txlbench.cli.speed:speed", "Time evaluation with a window and with reused state."),
+    "generate": ("txlbench.cli.generate:generate", "Let any model go on with a text."),
     "import": ("txlbench.cli.weights:import_", "Bring in weights of other programs."),
     "export": ("txlbench.cli.weights:export", "Write weights for other programs."),
     "sync": ("txlbench.cli.sync:sync", "Deliver results to MLflow, or rebuild its store."),

@@ -1,4 +1,4 @@
-"""Lists of numbers as options take them: 16,32,64 or 16:64:16, and shares 0.1,0.5."""
+"""Lists of numbers as options take them: lengths, contexts (also 16:64:16), shares 0.1,0.5."""
 
 from typing import Any
 
@@ -22,6 +22,25 @@ class ContextList(click.ParamType):  # type: ignore[type-arg]  # generic in newe
         if len(numbers) < 2 or numbers[0] < 1:
             self.fail(f"{value!r} has fewer than two contexts, or one below 1", param, ctx)
         return numbers
+
+
+class LengthList(click.ParamType):  # type: ignore[type-arg]
+    """Whole numbers divided by commas."""
+
+    name = "A,B,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            lengths = tuple(int(part) for part in value.split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of whole numbers", param, ctx)
+        if min(lengths) < 1:
+            self.fail(f"{value!r} has a length below 1", param, ctx)
+        return lengths
 
 
 class ShareList(click.ParamType):  # type: ignore[type-arg]

@@ -12,6 +12,7 @@ from torch import Tensor
 from txlbench.config.measurements import Measurement
 from txlbench.evaluation.lanes import Lane, Piece, lanes, pieces
 from txlbench.evaluation.metrics import LossSum
+from txlbench.evaluation.zero_memory import zero_memory
 from txlbench.models.interface import LanguageModel, View
 
 WINDOW_TOKENS = 8192
@@ -73,26 +74,27 @@ def score(
 def _stream(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
     """All lanes side by side, memory carried; lanes that end earlier are padded."""
     view = View(measurement.mem_len, measurement.clamp_len, measurement.same_length)
-    state = reader.model.initial_state(len(plan), view)
     if measurement.zero_memory:
-        state = state.replace(
-            {
-                name: memory.new_zeros(len(plan), measurement.mem_len, *memory.shape[2:])
-                for name, memory in state.tensors().items()
-            }
-        )
+        state = zero_memory(reader.model, len(plan), view)
+    else:
+        state = reader.model.initial_state(len(plan), view)
+    state = reader.model.evaluation_state(state)
     nothing = Piece(0, 0, 0)
     for row in zip_longest(*(pieces(lane, measurement) for lane in plan), fillvalue=nothing):
         state = reader.read(row, state)
 
 
 def _slide(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
-    """All windows of all lanes, each without memory."""
+    """All windows of all lanes, each without memory: what a pass leaves is as fresh as before."""
     view = View(0, measurement.clamp_len)
     windows = (piece for lane in plan for piece in pieces(lane, measurement))
     at_once = max(1, WINDOW_TOKENS // measurement.tgt_len)
+    states: dict[int, Any] = {}  # by windows read at once: the last are fewer
     while row := tuple(islice(windows, at_once)):
-        reader.read(row, reader.model.initial_state(len(row), view))
+        rows = len(row)
+        if rows not in states:
+            states[rows] = reader.model.evaluation_state(reader.model.initial_state(rows, view))
+        states[rows] = reader.read(row, states[rows])
 
 
 @dataclass(frozen=True)

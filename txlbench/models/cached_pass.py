@@ -1,6 +1,6 @@
 """A transformer's pass over cached keys and values, without gradient: what evaluation runs."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -33,7 +33,8 @@ def cached_pass(
     shared = model.encoding.recall(cache.kept, keys, view.clamp_len, like)
     cache.make_room(queries, dtype)
     hidden_BTD = model.encoding.add_to_input(model.embedding(tokens_BT))
-    for layer, block in enumerate(model.blocks):
+    blocks: Any = model.blocks
+    for layer, block in enumerate(blocks):
         hidden_BTD = model.encoding.add_to_layer(layer, hidden_BTD)
         normed_BTD = block.normed(hidden_BTD)
         key, value = cache.write(layer, block.attention.keys_values(normed_BTD))
@@ -56,7 +57,8 @@ def cache_of(model: "Transformer", memory: Memory) -> Cache:
     empty = like.new_empty(model.config.n_layer, 2, heads, batch, 0, size, dtype=dtype)
     cache = Cache(empty, view, known_B=memory.known_B)
     cache.make_room(length, dtype)
-    for layer, block in enumerate(model.blocks):
+    blocks: Any = model.blocks
+    for layer, block in enumerate(blocks):
         normed_BMD = block.normed(memory.layers[layer])
         cache.write(layer, block.attention.keys_values(normed_BMD))
     cache.end = length if view.mem_len else 0

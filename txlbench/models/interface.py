@@ -67,13 +67,14 @@ class LanguageModel(nn.Module, ABC):
     def initial_state(self, batch_size: int, view: View) -> State:
         """An empty memory for `batch_size` streams."""
 
-    def evaluation_state(self, state: State) -> State:
+    def evaluation_state(self, state: Any) -> State:
         """What `state` remembers, in the form that evaluates fastest; by default as it is.
 
         A pass in evaluation mode may write into it: only the state that `forward` returns is of
         use then, or a `clone()` taken before. Weights must stay as they are in the meantime.
         """
-        return state
+        remembered: State = state
+        return remembered
 
     @abstractmethod
     def forward(

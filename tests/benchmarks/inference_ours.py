@@ -1,0 +1,67 @@
+"""The suite's side of `inference`: python -m tests.benchmarks.inference_ours DIR."""
+
+import sys
+from contextlib import nullcontext
+
+import torch
+
+from tests.benchmarks.answering import answer
+from txlbench.evaluation.generation import Sampling
+from txlbench.evaluation.zero_memory import zero_memory
+from txlbench.execution.references import load_model
+from txlbench.models.interface import View
+
+
+def main():
+    torch.set_grad_enabled(False)
+    model = load_model(f"hf:{sys.argv[1]}", torch.device("cpu")).model
+
+    def full_state(batch, mem_len, dtype):
+        """A memory of zeros, as the reference begins."""
+        with precision(dtype):
+            return model.evaluation_state(zero_memory(model, batch, View(mem_len)))
+
+    def evaluate(batch, length, mem_len, segments, dtype):
+        tokens = random_tokens(batch, length * segments + 1)
+        state = full_state(batch, mem_len, dtype)
+
+        def run():
+            nonlocal state
+            total = 0.0
+            with precision(dtype):
+                for start in range(0, length * segments, length):
+                    hidden, state = model(tokens[:, start : start + length], state)
+                    targets = tokens[:, start + 1 : start + length + 1]
+                    total += float(model.losses(hidden, targets).mean())
+            return total / segments
+
+        return run
+
+    def generate(mem_len, tokens):
+        generator, token = torch.Generator().manual_seed(1), random_tokens(1, 1)
+        state, sampling = full_state(1, mem_len, "fp32"), Sampling(top_k=40)
+
+        @torch.inference_mode()
+        def run():
+            nonlocal state, token
+            for _ in range(tokens):
+                hidden, state = model(token, state)
+                log_probs = model.log_probs(hidden[:, -1])
+                token = sampling.draw(log_probs, generator)
+            return float(log_probs.max())
+
+        return run
+
+    answer({"evaluate": evaluate, "generate": generate})
+
+
+def precision(dtype):
+    return torch.autocast("cpu", torch.bfloat16) if dtype == "bf16" else nullcontext()
+
+
+def random_tokens(batch, length):
+    return torch.randint(205, (batch, length), generator=torch.Generator().manual_seed(3))
+
+
+if __name__ == "__main__":
+    main()

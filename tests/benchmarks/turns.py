@@ -1,0 +1,76 @@
+"""Processes that take turns at the same work, so that a machine that changes its speed changes all.
+
+A side is a program that reads one workload a line, as JSON, and answers each with a line
+{"seconds": .., "cpu": .., "value": ..}: how long it took, how long it computed, and a number that
+all sides should agree on.
+"""
+
+import json
+import statistics
+import subprocess
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Side:
+    """One process, started with its models loaded."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    process: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.process = subprocess.Popen(
+            self.command,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, workload: dict) -> dict:
+        self.process.stdin.write(json.dumps(workload) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"{self.name}: ended with status {self.process.wait()}")
+        return json.loads(answer)
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the sides needed for one workload, round by round, in order of the rounds."""
+
+    seconds: dict[str, list[float]]
+    values: dict[str, float]
+
+    def ratio(self, side: str, baseline: str) -> float:
+        """How many times faster `side` is: the ratio of medians."""
+        fast, slow = (statistics.median(self.seconds[name]) for name in (side, baseline))
+        return slow / fast
+
+    def spread(self, side: str, baseline: str) -> tuple[float, float]:
+        """The quartiles of the ratios of single rounds, whose two sides ran one after the other."""
+        pairs = zip(self.seconds[baseline], self.seconds[side], strict=True)
+        low, _, high = statistics.quantiles([slow / fast for slow, fast in pairs], n=4)
+        return low, high
+
+
+def take_turns(sides: list[tuple[Side, dict]], rounds: int, clock: str = "seconds") -> Turn:
+    """Each side does its workload once as a warm-up, then `rounds` times, by turns.
+
+    Args:
+        clock: seconds, or cpu: what the process computed, which on a busy machine is steadier.
+    """
+    seconds = {side.name: [] for side, _ in sides}
+    values = {side.name: side.ask(workload)["value"] for side, workload in sides}
+    for _ in range(rounds):
+        for side, workload in sides:
+            seconds[side.name].append(side.ask(workload)[clock])
+    return Turn(seconds, values)

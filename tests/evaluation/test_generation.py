@@ -1,0 +1,80 @@
+"""Generation draws from what the plain pass over the whole text gives, and nothing else."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.subjects import VOCABULARY, small, text, transformer
+from txlbench.evaluation.generation import Look, Sampling, generate
+from txlbench.models.interface import View
+
+LIKELIEST = Sampling(top_k=1)
+
+
+def drawn(model, look, sampling=LIKELIEST, seed=1, prompt=None, count=12):
+    ids = text(6)[0].numpy() if prompt is None else prompt
+    generator = torch.Generator().manual_seed(seed)
+    return list(islice(generate(model, ids, look, sampling, generator), count))
+
+
+def by_whole_passes(model, count, window=None):
+    """The likeliest token, again and again, each by a plain pass over all that came before."""
+    tokens = text(6)
+    for _ in range(count):
+        seen = tokens if window is None else tokens[:, -window:]
+        hidden, _ = model(seen, model.initial_state(1, View(0)))
+        tokens = torch.cat([tokens, model.log_probs(hidden[:, -1]).argmax(1, keepdim=True)], 1)
+    return tokens[0, 6:].tolist()
+
+
+@pytest.mark.parametrize("encoding", ["xl", "shaw"])
+@pytest.mark.parametrize("segment", [1, 4, 100])
+def test_with_memory_of_everything_it_equals_whole_passes(encoding, segment):
+    model = transformer(encoding)
+    assert drawn(model, Look(View(100), segment)) == by_whole_passes(model, 12)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "qrnn"])
+def test_so_it_does_without_attention(kind):
+    model = small(kind=kind)
+    assert drawn(model, Look(View(1), 3)) == by_whole_passes(model, 12)
+
+
+@pytest.mark.parametrize("encoding", ["absolute", "al-rfou"])
+def test_positions_that_restart_read_the_newest_tokens_anew(encoding):
+    model = transformer(encoding)
+    assert drawn(model, Look(None, 5)) == by_whole_passes(model, 12, window=5)
+
+
+def test_a_one_layer_model_sees_mem_len_tokens_back_and_no_more():
+    model = transformer("xl", n_layer=1)
+    assert drawn(model, Look(View(3), 1)) == by_whole_passes(model, 12, window=4)
+
+
+def test_the_seed_decides_the_text():
+    model, look, sampling = transformer("xl"), Look(View(8), 4), Sampling(None, 3.0)
+    assert drawn(model, look, sampling, 1) == drawn(model, look, sampling, 1)
+    assert drawn(model, look, sampling, 1) != drawn(model, look, sampling, 2)
+
+
+def frequencies(sampling, log_probs):
+    rows = log_probs.expand(40_000, -1)
+    tokens = sampling.draw(rows, torch.Generator().manual_seed(1))
+    return np.bincount(tokens[:, 0], minlength=log_probs.shape[1]) / len(rows)
+
+
+@pytest.mark.parametrize("cutoffs", [[], [4, 9]], ids=["plain", "adaptive"])
+@pytest.mark.parametrize("top_k", [1, 3, 7, None, 1000])
+@pytest.mark.parametrize("temperature", [0.5, 1.0])
+def test_tokens_are_drawn_from_the_top_renormalised(cutoffs, top_k, temperature):
+    model = transformer("xl", cutoffs=cutoffs)
+    hidden, _ = model(text(6), model.initial_state(1, View(0)))
+    log_probs = model.log_probs(hidden[:, -1]).detach() / 4
+    expected = (log_probs[0] / temperature).softmax(0).numpy()
+    expected[np.argsort(-expected)[top_k or VOCABULARY :]] = 0
+    expected /= expected.sum()
+    got = frequencies(Sampling(top_k, temperature), log_probs)
+    np.testing.assert_allclose(got, expected, atol=0.012)
+    assert (got[expected == 0] == 0).all()

@@ -1,0 +1,78 @@
+"""`generate` on runs and imported weights: text in, text out, and clear refusals."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.execution.trial import finished, write_spec
+from tests.models.convert.scored import GOLDEN
+from txlbench.errors import UserError
+from txlbench.execution.generation import Wish, continue_text, vocabulary_of
+from txlbench.execution.references import LoadedModel
+
+
+def wish(settings=None, **asked):
+    write_spec(settings)
+    return Wish(str(finished().path), **{"prompt": "the ", "tokens": 8, "device": "cpu", **asked})
+
+
+def test_the_text_goes_on_from_the_prompt_and_the_seed_decides_how():
+    one = wish()
+    made = continue_text(one)
+    assert made.text.startswith("the ")
+    assert len(made.ids) == 8
+    assert continue_text(one).ids == made.ids
+    assert continue_text(Wish(**{**vars(one), "seed": 2})).ids != made.ids
+
+
+def test_a_prompt_can_lie_in_a_file(tmp_path):
+    path = tmp_path / "prompt.txt"
+    path.write_text("the ")
+    one = wish(prompt=None, prompt_file=path)
+    assert continue_text(one).ids == continue_text(wish()).ids
+
+
+def test_memory_is_as_trained_unless_asked_for_and_a_segment_where_there_was_none():
+    assert continue_text(wish(mem_len=3)).mem_len == 3
+    assert continue_text(wish()).mem_len > 0
+    assert continue_text(wish({"train.recurrence": False})).mem_len > 0
+
+
+def test_positions_that_restart_have_no_memory():
+    settings = {"model.encoding": "absolute", "train.recurrence": False}
+    assert continue_text(wish(settings)).mem_len is None
+    with pytest.raises(UserError, match="positions of absolute restart"):
+        continue_text(wish(settings, mem_len=3))
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"prompt": None}, "one of them is needed"),
+        ({"prompt_file": Path("text")}, "one of them is needed"),
+        ({"prompt": ""}, "no symbol"),
+        ({"prompt": None, "prompt_file": Path("nowhere")}, "nowhere: No such file"),
+    ],
+)
+def test_a_prompt_is_needed(asked, problem):
+    with pytest.raises(UserError, match=problem):
+        continue_text(wish(**asked))
+
+
+def test_weights_without_a_vocabulary_are_refused():
+    with pytest.raises(UserError, match="no vocabulary"):
+        continue_text(Wish(f"hf:{GOLDEN / 'shared'}", prompt="a", device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "level"),
+    [
+        (tuple(map(chr, range(256))), "byte"),
+        (("a", "b", "<unk>"), "char"),
+        (("<eos>", "the", "a"), "word"),
+    ],
+)
+def test_what_a_token_is_shows_in_the_vocabulary(tokens, level):
+    loaded = LoadedModel("one", None, None, len(tokens), None, tokens=tokens)
+    assert vocabulary_of(loaded).level == level
+    assert vocabulary_of(loaded, "word").level == "word"

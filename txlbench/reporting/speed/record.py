@@ -1,0 +1,109 @@
+"""speed.json as the tables and figures read it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from txlbench.errors import UserError
+from txlbench.files import read_json
+
+SCHEMA = "txlbench.speed/1"
+Line = Mapping[str, Any]
+"""A result: a model read in one way at one attention length."""
+
+
+@dataclass(frozen=True)
+class SpeedRecord:
+    """All of speed.json; also the source that figures name.
+
+    Attributes:
+        command: what was typed to make what is written now.
+    """
+
+    content: Mapping[str, Any]
+    command: str
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Attention lengths."""
+        return self.content["attention_lengths"]
+
+    @property
+    def results(self) -> Sequence[Line]:
+        return self.content["results"]
+
+    @property
+    def baseline(self) -> str:
+        """The model whose sliding window the others are compared with."""
+        return self.content["baseline"]
+
+    @property
+    def ways(self) -> dict[str, dict[int, Line]]:
+        """Each way of reading a model, by its name, with its result at each attention length."""
+        found: dict[str, dict[int, Line]] = {}
+        for line in self.results:
+            found.setdefault(way(line), {})[line["attention_length"]] = line
+        return found
+
+    @property
+    def paper(self) -> dict[int, float]:
+        """The paper's speedup by attention length, of the first model that has one."""
+        found = [line for line in self.results if line["paper"] is not None]
+        return {
+            line["attention_length"]: line["paper"]
+            for line in found
+            if line["model"] == found[0]["model"]
+        }
+
+    @property
+    def explanations(self) -> list[str]:
+        """How the numbers were obtained."""
+        content = self.content
+        return [
+            f"Time of one new token in evaluation, median of {content['rounds']} timings by turns "
+            f"after {content['warm_up']} that are not counted, quartiles in brackets: "
+            f"{content['machine']} ({content['device']}), {content['threads']} threads, PyTorch "
+            f"{content['torch']}, {content['precision']}, batch {content['batch_size']}.",
+            f"Faster: how many times, than the sliding window of {self.baseline}, which reads the "
+            "whole window anew for each token (stride 1). Reuse: segments beside a full memory "
+            "of that many keys.",
+        ]
+
+    @property
+    def short(self) -> str:
+        """One line for the foot of a figure."""
+        content = self.content
+        commit = (content["commit"] or "unknown")[:9]
+        return (
+            f"speed  ·  commit {commit}  ·  {content['machine']} ({content['device']}), "
+            f"{content['threads']} threads, {content['precision']}, batch {content['batch_size']}"
+        )
+
+    @property
+    def full(self) -> str:
+        """One line that names everything."""
+        models = "; ".join(
+            f"{name}: {source['reference']} ({source['parameters']:,} parameters)"
+            for name, source in self.content["models"].items()
+        )
+        commit = self.content["commit"] or "unknown"
+        return f"Models {models}; commit {commit}; command: {self.command}"
+
+
+def way(line: Line) -> str:
+    """What tables call a model read in one way."""
+    if line["regime"] == "window":
+        return f"{line['model']}, sliding window"
+    if line["tgt_len"] == line["attention_length"]:
+        return f"{line['model']}, reuse, segments as long as the attention"
+    return f"{line['model']}, reuse, segments of {line['tgt_len']}"
+
+
+def read_speed(path: Path, command: str) -> SpeedRecord:
+    """The record in `path`; UserError if it is not one of this schema."""
+    content = read_json(path)
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if schema != SCHEMA:
+        raise UserError(f"{path}: schema {schema!r} found", f"{SCHEMA} is read; delete the file")
+    return SpeedRecord(content, command)
