@@ -35,8 +35,8 @@ VIEWS = {
     "same length, short": View(mem_len=2, same_length=True),
     "half loss": View(mem_len=5, stride=2),
 }
-TILES = [2**20, 150, 20]
-"""Scores of a tile: several streams, one of them, some of its queries."""
+TILES = [2**22, 1200, 160]
+"""Bytes of a tile: several streams, one of them, some of its queries."""
 
 
 def trained(model: Any, view: View, forget: bool, watch: bool) -> tuple[Any, ...]:
@@ -61,21 +61,21 @@ def test_it_equals_the_plain_path(settings: dict[str, Any], view: View, monkeypa
     for forget in (False, True):
         expected = trained(model, view, forget, watch=True)
         assert sum(gradient is not None for gradient in expected) > 5
-        for scores in TILES:
-            monkeypatch.setattr(tiles, "SCORES", scores)
+        for tile_bytes in TILES:
+            monkeypatch.setattr(tiles, "TILE_BYTES", tile_bytes)
             got = trained(model, view, forget, watch=False)
             for one, other in zip(got, expected, strict=True):
                 assert (one is None) == (other is None)
                 assert one is None or torch.allclose(one, other, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("scores", [2**20, 20])
+@pytest.mark.parametrize("tile_bytes", [2**22, 160])
 @pytest.mark.parametrize("attention_length", [None, 3])
 @pytest.mark.parametrize("dropped", [False, True])
 def test_its_gradient_is_that_of_its_values(
-    dropped: bool, attention_length: int | None, scores: int, monkeypatch: Any
+    dropped: bool, attention_length: int | None, tile_bytes: int, monkeypatch: Any
 ):
-    monkeypatch.setattr(tiles, "SCORES", scores)
+    monkeypatch.setattr(tiles, "TILE_BYTES", tile_bytes)
     batch, queries, keys, heads, size = 3, 3, 6, 2, 2
     generator = torch.Generator().manual_seed(2)
 
@@ -111,18 +111,18 @@ def test_bfloat16_is_as_close_to_float32_as_the_plain_path_is():
 
 
 @pytest.mark.parametrize("attention_length", [None, 1, 4, 99])
-@pytest.mark.parametrize("scores", TILES)
+@pytest.mark.parametrize("tile_bytes", TILES)
 def test_tiles_hold_each_query_once_and_all_that_it_sees(
-    scores: int, attention_length: int | None, monkeypatch: Any
+    tile_bytes: int, attention_length: int | None, monkeypatch: Any
 ):
-    monkeypatch.setattr(tiles, "SCORES", scores)
-    found = list(tiles.tiles(7, 12, 2, attention_length))
+    monkeypatch.setattr(tiles, "TILE_BYTES", tile_bytes)
+    found = list(tiles.tiles(7, 12, 2 * 7 * 12 * 8, attention_length))
     assert [place for tile in found for place in range(7)[tile.queries]] == list(range(7))
     for tile in found:
         assert tile.keys.stop == 5 + tile.queries.stop
         reach = attention_length or 12
         assert tile.keys.start == max(0, 5 + tile.queries.start - reach + 1)
-    groups = list(stream_groups(5, 60))
+    groups = list(stream_groups(5, 480))
     assert [group.start for group in groups] == [0, *(a.stop for a, _ in pairwise(groups))]
     assert groups[-1].stop == 5
 

@@ -51,13 +51,14 @@ class FusedAttention(torch.autograd.Function):
     ) -> Tensor:
         shared, kept = Shared(*shared_tensors), []
         batch, queries, heads, _ = query_BTHK.shape
+        each = heads * queries * mask.keys * query_BTHK.element_size()
         mixed_BTHK, needed = torch.empty_like(query_BTHK), any(ctx.needs_input_grad)
-        for group in stream_groups(batch, heads * queries * mask.keys):
+        for group in stream_groups(batch, each):
             keys, values = (heads_first(context_BS2HK[group, :, part]) for part in (0, 1))
             streams = Streams(group, query_BTHK, keys, values)
             if needed:
                 kept += [keys, values]
-            for tile in tiles(queries, mask.keys, heads, mask.attention_length):
+            for tile in tiles(queries, mask.keys, each, mask.attention_length):
                 scores = streams.scores(tile, shared, mask)
                 # Out of the shifted rows into rows side by side, which products read faster.
                 probabilities = torch.softmax(scores, -1, out=scores.new_empty(scores.shape))
@@ -76,13 +77,14 @@ class FusedAttention(torch.autograd.Function):
         query_BTHK, *rest = ctx.saved_tensors
         shared, kept, mask = Shared(*rest[:4]), iter(rest[4:]), ctx.mask
         batch, queries, heads, size = query_BTHK.shape
+        each = heads * queries * mask.keys * query_BTHK.element_size()
         of_query_BTHK = torch.empty_like(query_BTHK)
         of_context_BS2HK = query_BTHK.new_empty(batch, mask.keys, 2, heads, size)
         total = shared.gradients()
-        for group in stream_groups(batch, heads * queries * mask.keys):
+        for group in stream_groups(batch, each):
             streams = Streams(group, query_BTHK, next(kept), next(kept))
             gradients = Gradients(streams, shared, total)
-            for tile in tiles(queries, mask.keys, heads, mask.attention_length):
+            for tile in tiles(queries, mask.keys, each, mask.attention_length):
                 grad = heads_first(grad_BTHK[group, tile.queries])
                 of_scores = _through_softmax(gradients, grad, next(kept), group, tile, ctx.dropout)
                 of_query = gradients.add_scores(of_scores, tile)

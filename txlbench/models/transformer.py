@@ -3,6 +3,8 @@
 The four models that the paper compares differ in the encoding object and in the view only.
 """
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from txlbench.config.catalogue import ENCODINGS
@@ -57,7 +59,8 @@ class Transformer(LanguageModel):
         shared = self.encoding.prepare(keys, view.clamp_len, like)
         hidden_BTD = self.dropout_input(self.encoding.add_to_input(self.embedding(tokens_BT)))
         remembered = []
-        for layer, block in enumerate(self.blocks):
+        blocks: Any = self.blocks
+        for layer, block in enumerate(blocks):
             hidden_BTD = self.encoding.add_to_layer(layer, hidden_BTD)
             entering_BTD = block.entering(hidden_BTD)
             context_BSD = with_memory(state.layers[layer], entering_BTD)
