@@ -156,3 +156,17 @@ def test_a_training_step_continues_after_capture_and_restore():
     seeding.restore(state)
     got, _ = stream_losses(model, tokens, [8], view)
     assert torch.equal(expected, got)
+
+
+@pytest.mark.parametrize("kind", [Dropout, VariationalDropout])
+def test_a_relu_dropped_in_place_equals_one_after_the_other(kind: type[Dropout]):
+    given = torch.randn(4, 7, 5, dtype=torch.float64, requires_grad=True)
+    weight, dropout = torch.rand_like(given), kind(0.4)
+    results = []
+    for at_once in (True, False):
+        seeding.seed_everything(7)
+        values = given * 2  # what may be written into
+        dropped = dropout.after_relu(values) if at_once else dropout(values.relu())
+        results.append((dropped, *torch.autograd.grad((dropped * weight).sum(), given)))
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, rtol=0, atol=1e-14)

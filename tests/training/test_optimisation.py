@@ -68,7 +68,7 @@ def adam(gradients, rates, clip):
 
 def test_steps_are_those_of_adam_over_clipped_gradients():
     train = {"lr": 0.1, "clip": 0.5, "warmup_step": 2, "max_step": 6}
-    gradients = [[3.0, -4.0], [0.1, 0.2], [-0.3, 0.05], [30.0, 40.0]]
+    gradients = [[3.0, -4.0], [0.1, 0.2], [-0.6, 0.05], [30.0, 40.0]]
     weight, norms = weighted(gradients, **train)
     expected = adam(gradients, rates(**train)[:4], clip=0.5)
     assert weight.tolist() == pytest.approx(expected, rel=1e-5)

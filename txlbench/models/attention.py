@@ -1,13 +1,42 @@
 """Multi-head attention over memory and segment, scored by the encoding."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
+from txlbench.models.attention_dropout import AttentionDropout
+from txlbench.models.context_projection import project
 from txlbench.models.dropout import Dropout
+from txlbench.models.fused_attention import fused_attention
+from txlbench.models.mask import Mask
 from txlbench.models.positions.encoding import Encoding, Scores
+from txlbench.models.positions.terms import Terms
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How the queries of one layer score keys in one pass.
+
+    Attributes:
+        shared: what the encoding prepared for all layers.
+        watched: whether the probabilities themselves are wanted.
+    """
+
+    encoding: Encoding
+    layer: int
+    shared: Any
+    mask: Mask
+    watched: bool
+
+    @property
+    def terms(self) -> Terms:
+        return self.encoding.terms(self.layer, self.shared)
+
+    def scores(self, query_HBTK: Tensor) -> Scores:
+        return self.encoding.score(self.layer, query_HBTK, self.shared)
 
 
 class Attention(nn.Module):
@@ -20,6 +49,7 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads, self.size = config.n_head, config.head_size
+        self.memory_learns = config.pre_lnorm  # the norm's weights, by what it makes of memory
         inner = self.heads * self.size
         self.q_net = nn.Linear(config.d_model, inner, bias=False)
         self.kv_net = nn.Linear(config.d_model, 2 * inner, bias=False)
@@ -27,27 +57,43 @@ class Attention(nn.Module):
         self.dropatt = Dropout(config.dropatt)
 
     def forward(
-        self,
-        layer: int,
-        input_BTD: Tensor,
-        context_BSD: Tensor,
-        encoding: Encoding,
-        shared: Any,
-        mask: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the mixed values [B, T, D] and the attention probabilities [H, B, T, S].
-
-        The mask is [T, S], or [B, T, S] where streams differ.
-        """
+        self, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the mixed values [B, T, D] and, if watched, the probabilities [H, B, T, S]."""
+        if not scoring.watched and scoring.encoding.has_terms and input_BTD.device.type == "cpu":
+            return self._fused(input_BTD, context_BSD, scoring), None
         query_HBTK = self.queries(input_BTD)
         key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
-        scores_HBTS = self._combine(encoding.score(layer, query_HBTK, shared), key_HBSK)
-        scores_HBTS += mask.to(scores_HBTS.dtype)
+        scores_HBTS = self._combine(scoring.scores(query_HBTK), key_HBSK)
+        hidden = scoring.mask.alone()
+        if hidden is not None:
+            scores_HBTS = scores_HBTS + hidden.to(scores_HBTS.dtype)
         attention_HBTS = self.dropatt(torch.softmax(scores_HBTS, dim=-1))
         mixed_HBTK = torch.bmm(
             attention_HBTS.flatten(0, 1).to(value_HBSK.dtype), value_HBSK.flatten(0, 1)
         ).view(query_HBTK.shape)
         return self.joined(mixed_HBTK), attention_HBTS
+
+    def _fused(self, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring) -> Tensor:
+        """The mixed values [B, T, D], without the probabilities."""
+        query_BTHK = self.q_net(input_BTD).unflatten(-1, (self.heads, self.size))
+        if self.memory_learns:
+            projected_BSI = self.kv_net(context_BSD)
+        else:
+            projected_BSI = project(input_BTD, context_BSD.detach(), self.kv_net.weight)
+        context_BS2HK = projected_BSI.unflatten(-1, (2, self.heads, self.size))
+        dropout = self._dropout(len(input_BTD), scoring.mask)
+        mixed_BTHK = fused_attention(
+            query_BTHK, context_BS2HK, scoring.terms, scoring.mask, dropout
+        )
+        mixed: Tensor = self.o_net(mixed_BTHK.flatten(2))
+        return mixed
+
+    def _dropout(self, batch: int, mask: Mask) -> AttentionDropout | None:
+        if not self.training or self.dropatt.rate == 0:
+            return None
+        shape = (self.heads, batch, mask.queries, mask.keys)
+        return AttentionDropout.draw(shape, self.dropatt.rate)
 
     def queries(self, input_BTD: Tensor) -> Tensor:
         """[H, B, T, K], contiguous."""

@@ -1,13 +1,11 @@
 """A transformer layer: attention and feed-forward, each with residual and layer norm."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.attention import Attention
+from txlbench.models.attention import Attention, Scoring
+from txlbench.models.computing import computing_dtype
 from txlbench.models.dropout import dropout_for
-from txlbench.models.positions.encoding import Encoding
 
 
 class FeedForward(nn.Module):
@@ -21,7 +19,7 @@ class FeedForward(nn.Module):
         self.dropout_outer = dropout_for(config)
 
     def forward(self, hidden_BTD: Tensor) -> Tensor:
-        inner_BTF = self.dropout_inner(self.inner(hidden_BTD).relu())
+        inner_BTF = self.dropout_inner.after_relu(self.inner(hidden_BTD))
         out: Tensor = self.dropout_outer(self.outer(inner_BTF))
         return out
 
@@ -42,24 +40,22 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
 
     def forward(
-        self,
-        layer: int,
-        input_BTD: Tensor,
-        context_BSD: Tensor,
-        encoding: Encoding,
-        shared: Any,
-        mask: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the layer's output [B, T, D] and its attention [H, B, T, S]."""
+        self, input_BTD: Tensor, entering_BTD: Tensor, context_BSD: Tensor, scoring: Scoring
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the layer's output [B, T, D] and, if watched, its attention [H, B, T, S].
+
+        Args:
+            entering_BTD, context_BSD: what `entering` makes of the input; behind memory.
+        """
         if self.pre_lnorm:
-            normed_BSD = self.normed(context_BSD)
-            queries_BTD = normed_BSD[:, -input_BTD.shape[1] :]
-        else:
-            normed_BSD, queries_BTD = context_BSD, input_BTD
-        mixed_BTD, attention = self.attention(
-            layer, queries_BTD, normed_BSD, encoding, shared, mask
-        )
+            context_BSD = self.normed(context_BSD)
+            entering_BTD = context_BSD[:, -input_BTD.shape[1] :]
+        mixed_BTD, attention = self.attention(entering_BTD, context_BSD, scoring)
         return self.after_attention(input_BTD, mixed_BTD), attention
+
+    def entering(self, input_BTD: Tensor) -> Tensor:
+        """What memory keeps of a layer's input: unless it is to be normalised, as multiplied."""
+        return input_BTD if self.pre_lnorm else input_BTD.to(computing_dtype(input_BTD))
 
     def normed(self, hidden_BLD: Tensor) -> Tensor:
         """What queries, keys and values are computed from."""

@@ -4,9 +4,13 @@ PyTorch draws a CPU mask one Bernoulli number after the other, which took a thir
 step. Here four 16-bit numbers come from every 64 random bits; the rate is exact to 2 ** -17.
 """
 
+import math
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import dropout
 
 from txlbench.config.model import ModelConfig
@@ -15,14 +19,19 @@ from txlbench.seeding import bit_source
 
 def keep_mask(like: Tensor, rate: float) -> Tensor:
     """A mask of `like`'s shape and dtype: 0 with probability `rate`, else 1 / (1 - rate)."""
-    size = like.numel()
+    mask = kept(like.shape, rate)
+    return mask.to(like.dtype).mul_(1 / (1 - rate))
+
+
+def kept(shape: tuple[int, ...], rate: float) -> Tensor:
+    """0 with probability `rate`, else 1, as int8."""
+    size = math.prod(shape)
     words = bit_source().random_raw(-(-size // 4))
     # Compared by numpy and cast from bytes: both are several times faster than PyTorch's
     # 16-bit comparison and its cast from bool.
     threshold = min(round(rate * 2**16) - 2**15, 2**15 - 1)
-    kept = words.view(np.int16)[:size] >= np.int16(threshold)
-    mask = torch.from_numpy(kept.view(np.int8)).view(like.shape)
-    return mask.to(like.dtype).mul_(1 / (1 - rate))
+    above = words.view(np.int16)[:size] >= np.int16(threshold)
+    return torch.from_numpy(above.view(np.int8)).view(shape)
 
 
 class Dropout(nn.Module):
@@ -43,8 +52,34 @@ class Dropout(nn.Module):
             return dropout(values, self.rate)
         return values * keep_mask(values, self.rate)
 
+    def after_relu(self, values: Tensor) -> Tensor:
+        """The ReLU of `values`, dropped; may write into `values`."""
+        if not self.training or self.rate == 0 or values.device.type != "cpu":
+            return self(values.relu())
+        dropped: Tensor = DroppedRelu.apply(values, self.rate)  # type: ignore[no-untyped-call]
+        return dropped
+
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+class DroppedRelu(torch.autograd.Function):
+    """ReLU and dropout in place: what is not positive afterwards got no gradient in either."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rate: float) -> Tensor:
+        ctx.mark_dirty(values)
+        ctx.scale = 1 / (1 - rate)
+        values.clamp_(min=0).mul_(keep_mask(values, rate))
+        ctx.save_for_backward(values)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (dropped,) = ctx.saved_tensors
+        passed = torch.ops.aten.threshold_backward(grad, dropped, 0)
+        return passed.mul_(ctx.scale), None
 
 
 class VariationalDropout(Dropout):
@@ -52,6 +87,10 @@ class VariationalDropout(Dropout):
 
     def drop(self, values_BTD: Tensor) -> Tensor:
         return values_BTD * super().drop(torch.ones_like(values_BTD[:, :1]))
+
+    def after_relu(self, values: Tensor) -> Tensor:
+        dropped: Tensor = self(values.relu())
+        return dropped
 
 
 def dropout_for(config: ModelConfig) -> Dropout:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear, log_softmax
+from torch.nn.functional import linear, log_softmax
 
 from txlbench.config.clusters import softmax_projections
 from txlbench.config.model import ModelConfig
+from txlbench.models.chunked_loss import at_least_float32, word_losses
 from txlbench.models.embedding import Embedding
 
 
@@ -36,45 +37,47 @@ class AdaptiveSoftmax(nn.Module):
 
     def losses(self, hidden_ND: Tensor, targets_N: Tensor) -> Tensor:
         """Losses [N] in nats of N targets."""
-        head = _at_least_float32(self._head_logits(hidden_ND))
         if len(self.clusters) == 1:
-            return cross_entropy(head, targets_N, reduction="none")
+            return word_losses(*self._head(hidden_ND), targets_N)
         first = self.clusters[0]
         columns = targets_N.clone()
         for index, cluster in enumerate(self.clusters[1:]):
             inside = (targets_N >= cluster.first) & (targets_N < cluster.end)
             columns[inside] = first.size + index
-        losses = cross_entropy(head, columns, reduction="none")
+        losses = word_losses(*self._head(hidden_ND), columns)
         for index, cluster in enumerate(self.clusters[1:], start=1):
             where = ((targets_N >= cluster.first) & (targets_N < cluster.end)).nonzero().squeeze(1)
-            logits = _at_least_float32(self._tail_logits(index, hidden_ND[where]))
-            inner = cross_entropy(logits, targets_N[where] - cluster.first, reduction="none")
+            inner = word_losses(
+                *self._tail(index, hidden_ND[where]), targets_N[where] - cluster.first
+            )
             losses = losses.index_add(0, where, inner)
         return losses
 
     def log_probs(self, hidden_ND: Tensor) -> Tensor:
         """Log-probabilities [N, V] over the whole vocabulary; each row sums to one."""
-        head = log_softmax(_at_least_float32(self._head_logits(hidden_ND)), dim=-1)
+        head = log_softmax(at_least_float32(linear(*self._head(hidden_ND))), dim=-1)
         size = self.clusters[0].size
         return torch.cat([head[:, :size], *self._tail_log_probs(head[:, size:], hidden_ND)], dim=1)
 
     def _tail_log_probs(self, entries: Tensor, hidden_ND: Tensor) -> Iterator[Tensor]:
         for index in range(1, len(self.clusters)):
-            logits = _at_least_float32(self._tail_logits(index, hidden_ND))
+            logits = at_least_float32(linear(*self._tail(index, hidden_ND)))
             yield entries[:, index - 1 : index] + log_softmax(logits, dim=-1)
 
-    def _head_logits(self, hidden_ND: Tensor) -> Tensor:
+    def _head(self, hidden_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Hidden states as wide as the head, its weight and its bias."""
         first = self.clusters[0]
         weight, bias = self.embedding.weights(first), self.bias[: first.end]
         if len(self.clusters) > 1:
             weight = torch.cat([weight, self.cluster_weight])
             bias = torch.cat([bias, self.cluster_bias])
-        return linear(self._project(0, hidden_ND), weight, bias)
+        return self._project(0, hidden_ND), weight, bias
 
-    def _tail_logits(self, index: int, hidden_ND: Tensor) -> Tensor:
+    def _tail(self, index: int, hidden_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Hidden states as wide as the cluster, its weight and its bias."""
         cluster = self.clusters[index]
         weight, bias = self.embedding.weights(cluster), self.bias[cluster.first : cluster.end]
-        return linear(self._project(index, hidden_ND), weight, bias)
+        return self._project(index, hidden_ND), weight, bias
 
     def _project(self, index: int, hidden_ND: Tensor) -> Tensor:
         """From the model's width to the cluster's."""
@@ -86,8 +89,3 @@ class AdaptiveSoftmax(nn.Module):
         else:
             return hidden_ND
         return hidden_ND @ projection
-
-
-def _at_least_float32(logits: Tensor) -> Tensor:
-    """Logits that a log-softmax can be taken of without losing small differences."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -3,17 +3,20 @@
 The four models that the paper compares differ in the encoding object and in the view only.
 """
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.model import ModelConfig
-from txlbench.models.alignment import hide_forgotten, mask_TS
+from txlbench.models.attention import Scoring
 from txlbench.models.block import Block
 from txlbench.models.cache import Cache
 from txlbench.models.cached_pass import cache_of, cached_pass
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
 from txlbench.models.interface import LanguageModel, Observer, View
+from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, carried, with_memory
 from txlbench.models.positions.encoding import Encoding
 from txlbench.models.softmax import AdaptiveSoftmax
@@ -52,17 +55,18 @@ class Transformer(LanguageModel):
         like = self.embedding.tables[0]
         keys = state.layers[0].shape[1] + queries
         window = view.mem_len if view.same_length else None
-        mask = hide_forgotten(mask_TS(queries, keys, window, like), state.known_B)
+        mask = Mask(queries, keys, window, state.known_B, like)
         shared = self.encoding.prepare(keys, view.clamp_len, like)
         hidden_BTD = self.dropout_input(self.encoding.add_to_input(self.embedding(tokens_BT)))
         remembered = []
-        for layer, block in enumerate(self.blocks):
+        blocks: Any = self.blocks
+        for layer, block in enumerate(blocks):
             hidden_BTD = self.encoding.add_to_layer(layer, hidden_BTD)
-            context_BSD = with_memory(state.layers[layer], hidden_BTD)
+            entering_BTD = block.entering(hidden_BTD)
+            context_BSD = with_memory(state.layers[layer], entering_BTD)
             remembered.append(carried(context_BSD, queries, view))
-            hidden_BTD, attention = block(
-                layer, hidden_BTD, context_BSD, self.encoding, shared, mask
-            )
+            scoring = Scoring(self.encoding, layer, shared, mask, observer is not None)
+            hidden_BTD, attention = block(hidden_BTD, entering_BTD, context_BSD, scoring)
             if observer is not None:
                 observer(layer, hidden_BTD, attention)
         return self.dropout_output(hidden_BTD), state.advanced(tuple(remembered), queries)

@@ -29,7 +29,9 @@ def build_optimiser(parameters: Iterable[nn.Parameter], config: TrainConfig) -> 
 def apply_gradients(optimiser: torch.optim.Optimizer, config: TrainConfig, rate: float) -> Tensor:
     """Clips the global norm, takes one step at `rate`; returns the norm before clipping."""
     parameters = [weight for group in optimiser.param_groups for weight in group["params"]]
-    norm = nn.utils.clip_grad_norm_(parameters, config.clip)
+    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    if norm > config.clip:
+        nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
     for group in optimiser.param_groups:
         group["lr"] = rate
     optimiser.step()

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
+from txlbench.models.positions.tables import ScaledTables
+from txlbench.models.positions.terms import Terms
 
 
 class Scores(NamedTuple):
@@ -60,6 +62,20 @@ class Encoding(nn.Module):
         """
         return self.prepare(keys, clamp_len, like)
 
-    def score(self, layer: int, query_HBTK: Tensor, shared: Any) -> Scores:
+    def terms(self, layer: int, shared: Any) -> Terms:
         """How the queries of `layer` score its keys; by content alone unless overridden."""
-        return Scores(query_HBTK)
+        return Terms()
+
+    def score(self, layer: int, query_HBTK: Tensor, shared: Any) -> Scores:
+        """What `terms` says; overridden by encodings whose scores are no such products."""
+        terms = self.terms(layer, shared)
+        return Scores(
+            terms.content_query(query_HBTK),
+            terms.position_HBTS(query_HBTK),
+            scaled=isinstance(shared, ScaledTables),
+        )
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether `terms` says all there is, so that attention may be fused."""
+        return type(self).score is Encoding.score

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from txlbench.config.model import ModelConfig
 from txlbench.models.alignment import distances_S, pad_distances
 from txlbench.models.computing import computing_dtype
-from txlbench.models.positions.encoding import Encoding, Scores
+from txlbench.models.positions.encoding import Encoding
 from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
+from txlbench.models.positions.terms import Terms
 
 
 class ShawEncoding(Encoding):
@@ -47,14 +48,10 @@ class ShawEncoding(Encoding):
 
         return recall_tables(kept, keys, computing_dtype(like), tables)
 
-    def score(self, layer: int, query_HBTK: Tensor, shared: Tensor | ScaledTables) -> Scores:
-        scaled = isinstance(shared, ScaledTables)
+    def terms(self, layer: int, shared: Tensor | ScaledTables) -> Terms:
         table = shared[layer] if isinstance(shared, ScaledTables) else self._table(layer, shared)
-        position_HBTS = table.position(query_HBTK)
-        if self.config.shaw_bias:
-            content_H11K = self.content_bias[layer][:, None, None, :]
-            query_HBTK = query_HBTK + content_H11K.to(query_HBTK.dtype)
-        return Scores(query_HBTK, position_HBTS, scaled=scaled)
+        content_bias_HK = self.content_bias[layer] if self.config.shaw_bias else None
+        return Terms(content_bias_HK, None, table)
 
     def _table(self, layer: int, entries: Tensor) -> Table:
         """The rows, and the biases, of the entries that `prepare` gives."""

@@ -10,9 +10,10 @@ from txlbench.config.model import ModelConfig
 from txlbench.models.alignment import pad_distances
 from txlbench.models.computing import computing_dtype
 from txlbench.models.dropout import Dropout
-from txlbench.models.positions.encoding import Encoding, Scores
+from txlbench.models.positions.encoding import Encoding
 from txlbench.models.positions.sinusoid import cached_sinusoid
 from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
+from txlbench.models.positions.terms import Terms
 
 
 class XLEncoding(Encoding):
@@ -45,7 +46,7 @@ class XLEncoding(Encoding):
             keys - 1, 0, clamp_len, self.config.d_model, like.dtype, str(like.device)
         )
         padded: Tensor = self.dropout(pad_distances(rows_SD))
-        return padded
+        return padded.to(computing_dtype(like))  # here once, instead of in every layer
 
     def recall(
         self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor
@@ -58,14 +59,10 @@ class XLEncoding(Encoding):
 
         return recall_tables(kept, keys, computing_dtype(like), tables)
 
-    def score(self, layer: int, query_HBTK: Tensor, shared: Tensor | ScaledTables) -> Scores:
+    def terms(self, layer: int, shared: Tensor | ScaledTables) -> Terms:
         owner = layer if self.config.untie_r else 0
-        u_H11K, v_H11K = (
-            bias[owner][:, None, None, :].to(query_HBTK.dtype) for bias in (self.u, self.v)
-        )
-        scaled = isinstance(shared, ScaledTables)
         table = shared[layer] if isinstance(shared, ScaledTables) else self._table(layer, shared)
-        return Scores(query_HBTK + u_H11K, table.position(query_HBTK + v_H11K), scaled=scaled)
+        return Terms(self.u[owner], self.v[owner], table)
 
     def _table(self, layer: int, rows: Tensor) -> Table:
         """W_kR R from the rows that `prepare` gives."""

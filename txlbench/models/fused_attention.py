@@ -1,0 +1,141 @@
+"""Relative attention tile by tile, with its gradient: no [H, B, T, S] tensor but the probabilities.
+
+With s = 1/sqrt(d_head), queries q, keys k, values w, biases u and v, a row r and a bias c a
+distance (`positions.encoding.Terms`)::
+
+    scores  A_ij = s (q_i + u) . k_j + s ((q_i + v) . r_{i-j} + c_{i-j})
+    P = softmax of A over the keys j that i may see;  output O_i = sum_j P_ij m_ij w_j
+
+where m is attention dropout's mask. Given dO, the gradient of a sum over O::
+
+    dw = (P m)^T dO         dP = m (dO w^T)         dA_ij = P_ij (dP_ij - sum_k P_ik dP_ik)
+    dk = s dA^T (q + u)     dq = s (dA k + D r)     du = sum of s dA k    dv = sum of s D r
+    dr = s D^T (q + v)      dc = s sum of D
+
+D is dA by distance instead of by key: the same numbers, read with the rows of the relative shift
+(`alignment.relative_shift`), since what the shift leaves out and what it should not have read
+are zero in dA. Every product goes into a tile's buffer, so that masking, softmax and their
+gradients run in the cache.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from txlbench.models.attention_dropout import AttentionDropout
+from txlbench.models.attention_tiles import (
+    Gradients,
+    Shared,
+    Streams,
+    heads_first,
+    streams_first,
+)
+from txlbench.models.mask import Mask
+from txlbench.models.positions.terms import Terms
+from txlbench.models.tiles import Tile, stream_groups, tiles
+
+
+class FusedAttention(torch.autograd.Function):
+    """See the module; called through `fused_attention`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query_BTHK: Tensor,
+        context_BS2HK: Tensor,
+        mask: Mask,
+        dropout: AttentionDropout | None,
+        *shared_tensors: Tensor | None,
+    ) -> Tensor:
+        shared, kept = Shared(*shared_tensors), []
+        batch, queries, heads, _ = query_BTHK.shape
+        each = heads * queries * mask.keys * query_BTHK.element_size()
+        mixed_BTHK, needed = torch.empty_like(query_BTHK), any(ctx.needs_input_grad)
+        for group in stream_groups(batch, each):
+            keys, values = (heads_first(context_BS2HK[group, :, part]) for part in (0, 1))
+            streams = Streams(group, query_BTHK, keys, values)
+            if needed:
+                kept += [keys, values]
+            for tile in tiles(queries, mask.keys, each, mask.attention_length):
+                scores = streams.scores(tile, shared, mask)
+                # Out of the shifted rows into rows side by side, which products read faster.
+                probabilities = torch.softmax(scores, -1, out=scores.new_empty(scores.shape))
+                used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
+                mixed = torch.bmm(used, streams.values[:, tile.keys])
+                mixed_BTHK[group, tile.queries] = streams_first(mixed, streams.count)
+                if needed:
+                    kept.append(probabilities)
+        ctx.mask, ctx.dropout = mask, dropout
+        ctx.save_for_backward(query_BTHK, *shared_tensors, *kept)
+        return mixed_BTHK
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_BTHK: Tensor) -> tuple[Tensor | None, ...]:
+        query_BTHK, *rest = ctx.saved_tensors
+        shared, kept, mask = Shared(*rest[:4]), iter(rest[4:]), ctx.mask
+        batch, queries, heads, size = query_BTHK.shape
+        each = heads * queries * mask.keys * query_BTHK.element_size()
+        of_query_BTHK = torch.empty_like(query_BTHK)
+        of_context_BS2HK = query_BTHK.new_empty(batch, mask.keys, 2, heads, size)
+        total = shared.gradients()
+        for group in stream_groups(batch, each):
+            streams = Streams(group, query_BTHK, next(kept), next(kept))
+            gradients = Gradients(streams, shared, total)
+            for tile in tiles(queries, mask.keys, each, mask.attention_length):
+                grad = heads_first(grad_BTHK[group, tile.queries])
+                of_scores = _through_softmax(gradients, grad, next(kept), group, tile, ctx.dropout)
+                of_query = gradients.add_scores(of_scores, tile)
+                of_query_BTHK[group, tile.queries] = streams_first(of_query, streams.count)
+            for part, of_part in enumerate((gradients.keys, gradients.values)):
+                of_context_BS2HK[group, :, part] = streams_first(of_part, streams.count)
+        return of_query_BTHK, of_context_BS2HK, None, None, *vars(total).values()
+
+
+def _through_softmax(
+    gradients: Gradients,
+    grad: Tensor,
+    probabilities: Tensor,
+    group: slice,
+    tile: Tile,
+    dropout: AttentionDropout | None,
+) -> Tensor:
+    """The scores' gradient [H * b, t, s] from that of the output; adds that of the values."""
+    used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
+    gradients.values[:, tile.keys] += torch.bmm(used.mT, grad)
+    of_used = torch.bmm(grad, gradients.streams.values[:, tile.keys].mT)
+    of_scores = of_used if dropout is None else dropout.of(of_used, group, tile)
+    softmax_backward = torch.ops.aten._softmax_backward_data.out
+    softmax_backward(of_scores, probabilities, -1, grad.dtype, grad_input=of_scores)
+    return of_scores
+
+
+def fused_attention(
+    query_BTHK: Tensor,
+    context_BS2HK: Tensor,
+    terms: Terms,
+    mask: Mask,
+    dropout: AttentionDropout | None,
+) -> Tensor:
+    """Mixed values [B, T, H, K]; all products in the queries' number format."""
+    scale, dtype = query_BTHK.shape[-1] ** -0.5, query_BTHK.dtype
+
+    def scaled(bias: Tensor | None) -> Tensor | None:
+        return None if bias is None else (bias * scale).to(dtype)
+
+    table = terms.table
+    rows_HSK = None if table is None else table.rows_HKS.mT.to(dtype).contiguous()
+    bias_HS = None if table is None else scaled(table.bias_HS)
+    mixed: Tensor = FusedAttention.apply(  # type: ignore[no-untyped-call]
+        query_BTHK * scale,
+        context_BS2HK,
+        mask,
+        dropout,
+        scaled(terms.content_bias_HK),
+        scaled(terms.position_bias_HK),
+        rows_HSK,
+        bias_HS,
+    )
+    return mixed
