@@ -46,7 +46,7 @@ class XLEncoding(Encoding):
             keys - 1, 0, clamp_len, self.config.d_model, like.dtype, str(like.device)
         )
         padded: Tensor = self.dropout(pad_distances(rows_SD))
-        return padded.to(computing_dtype(like))  # here once, instead of in every layer
+        return padded
 
     def recall(
         self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor
