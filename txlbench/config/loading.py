@@ -87,10 +87,10 @@ def _record_lines(node: yaml.Node, keys: Keys, document: Document) -> None:
             _record_lines(item, (*keys, index), document)
 
 
-def _refuse_growth(text: str, source: str) -> None:
+def _refuse_growth(text: str, source: str, loader: Any = _Loader) -> None:
     """Refuses what a few bytes can make large or slow: aliases and deep nesting."""
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=loader):
         place = f"{source}:{event.start_mark.line + 1}" if event.start_mark else source
         if isinstance(event, yaml.AliasEvent):
             raise UserError(f"{place}: YAML aliases are not allowed", "write the value out")
@@ -110,8 +110,8 @@ def parse_yaml(text: str, source: str) -> Document:
         try:
             _refuse_growth(text, source)
             node, value = _node_and_value(text)
-        except yaml.YAMLError:
-            _refuse_syntax(text)
+        except yaml.YAMLError:  # the parser in Python names causes and lines better
+            _refuse_growth(text, source, yaml.SafeLoader)
             raise
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -123,12 +123,6 @@ def parse_yaml(text: str, source: str) -> Document:
     if node is not None:
         _record_lines(node, (), document)
     return document
-
-
-def _refuse_syntax(text: str) -> None:
-    """Raises what the parser in Python says of broken text: it names causes and lines better."""
-    for _ in yaml.parse(text, Loader=yaml.SafeLoader):
-        pass
 
 
 def _node_and_value(text: str) -> tuple[yaml.Node | None, Any]:
