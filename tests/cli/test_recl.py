@@ -105,6 +105,9 @@ BAD = {
     "threshold of 0": (("--models", "a.npz", "--threshold", "0"), ["--threshold"]),
     "one context": (("--models", "a.npz", "--contexts", "100"), ["--contexts", "two"]),
     "endless contexts": (("--models", "a.npz", "--contexts", "1:9:0"), ["--contexts"]),
+    "a billion contexts": (("--models", "a.npz", "--contexts", "1:1000000000:1"), ["--contexts"]),
+    "a NaN threshold": (("--models", "a.npz", "--threshold", "nan"), ["--threshold nan"]),
+    "a corpus of a file": (("--models", "a.npz", "--corpus", "x"), ["--corpus x", "loss files"]),
     "contexts of words": (("--models", "a.npz", "--contexts", "a:b:c"), ["FIRST:LAST:STEP"]),
 }  # fmt: skip
 

@@ -221,6 +221,26 @@ def test_a_run_of_another_learning_rate_is_not_the_same_trained_with_resets():
     assert context_losses_of(str(runs[0].directory.path), ASKED).with_resets is None
 
 
+def test_positions_of_a_loss_file_are_taken():
+    run = run_of()
+    positions = np.array([20, 21, 40, 77])
+    asked = replace(ASKED, tokens=None, positions=positions)
+    found = losses(run.path, asked)
+    assert found.positions.tolist() == positions.tolist()
+    everywhere = losses(run.path, replace(ASKED, tokens=80))
+    there = np.searchsorted(everywhere.positions, positions)
+    assert everywhere.positions[there].tolist() == positions.tolist()
+    np.testing.assert_allclose(found.losses, everywhere.losses[:, there], atol=1e-5)
+    assert np.array_equal(losses(run.path, asked, progress=refuse).losses, found.losses)
+
+
+@pytest.mark.parametrize(("positions", "problem"), [([9, 20], "no 16"), ([20, 99999], "beyond")])
+def test_positions_that_the_split_lacks_are_refused(positions, problem):
+    run = run_of()
+    with pytest.raises(UserError, match=problem):
+        losses(run.path, replace(ASKED, tokens=None, positions=np.array(positions)))
+
+
 # What is refused
 
 

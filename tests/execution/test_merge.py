@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.execution.trial import snapshot
 from tests.reporting.laboratory import Laboratory
@@ -12,6 +13,7 @@ from txlbench.execution.merge import merge
 from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory, experiments_at
 from txlbench.records.states import RunState
+from txlbench.training.checkpoint import SCHEMA
 
 OUT = Path("out")
 ROWS = [{"label": "xl"}]
@@ -114,6 +116,21 @@ def test_of_a_run_that_continues_another_the_farther_is_taken(order):
     merged(*order)
     (taken,) = ExperimentDirectory(OUT / "small").runs()
     assert snapshot(taken.path) == snapshot(far.runs()[0].path)
+
+
+@pytest.mark.parametrize(("key", "same"), [("timings_bytes", True), ("metrics_bytes", False)])
+def test_checkpoints_that_differ_in_lengths_of_time_logs_are_the_same_training(key, same):
+    (run,) = machine("one", [1]).runs()
+    run.checkpoints.mkdir()
+    content = {"schema": SCHEMA, "model": {"a": torch.ones(2)}, "timings_bytes": 1}
+    torch.save({**content, "metrics_bytes": 1}, run.checkpoints / "last.pt")
+    (other,) = copy("one", "two").runs()
+    torch.save({**content, "metrics_bytes": 1, key: 2}, other.checkpoints / "last.pt")
+    if same:
+        (result,) = merged("one", "two")
+        assert result.copied == (run.id,)
+    else:
+        refused("two trainings of one run", "one", "two")
 
 
 def test_a_nearer_run_of_the_output_is_set_aside_not_overwritten():

@@ -146,6 +146,31 @@ def test_models_that_are_no_files_are_asked_for_once_with_the_files_contexts():
     assert asked == [("run/x", DEFAULT_CONTEXTS)] == [("run/x", tuple(range(100, 1001, 100)))]
 
 
+def test_models_are_scored_at_the_positions_of_the_files_beside_them():
+    seen = []
+
+    def losses_of(reference, asked):
+        seen.append((asked.contexts, asked.positions.tolist(), asked.split))
+        return Subject(reference, read_loss_file(Path("b.npz")))
+
+    read_groups(request(("a.npz", "some/run")), losses_of)
+    assert seen == [(CONTEXTS, list(range(2000, 3000)), "test")]
+
+
+@pytest.mark.parametrize(
+    "options", [{"corpus": "wt103"}, {"level": "word"}, {"attention_length": 4}, {"batch_size": 2}]
+)
+def test_what_is_asked_of_models_is_refused_where_there_are_only_files(options):
+    with pytest.raises(UserError, match="is of models, not of loss files"):
+        record(**options)
+
+
+@pytest.mark.parametrize("threshold", [float("nan"), 0.0, 1.0, -1.0])
+def test_a_threshold_is_a_number_between_0_and_1(threshold):
+    with pytest.raises(UserError, match="--threshold"):
+        request(threshold=threshold)
+
+
 def test_the_papers_numbers_stand_beside_ours():
     subject = Subject("run/x", read_loss_file(Path("a.npz")), {"recl_r0.1": 900, "recl_r1.0": 700})
     found = recl_record([[replace(subject, title="x")]], request())

@@ -67,6 +67,20 @@ def test_states_and_attempts(run: RunDirectory):
     assert (run.state, status["attempts"], "error" in status) == (RunState.FINISHED, 2, False)
 
 
+@pytest.mark.parametrize(
+    ("summary", "state"),
+    [
+        ({"training": {}, "results": []}, RunState.FINISHED),
+        ({"training": {}}, RunState.TRAINED),
+        ({}, RunState.QUEUED),
+    ],
+)
+def test_without_a_record_the_results_tell_the_state(run: RunDirectory, summary, state):
+    run.write_summary(summary)
+    assert not run.read_status()
+    assert run.state is state
+
+
 def test_a_run_that_nobody_claims_any_more_was_interrupted(run: RunDirectory):
     with claimed(run):
         run.start()

@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+MOST_NUMBERS = 10_000
+
 
 class ContextList(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
     """Ascending whole numbers: divided by commas, or FIRST:LAST:STEP with the last included."""
@@ -66,4 +68,7 @@ def _spread(text: str) -> tuple[int, ...]:
     if ":" not in text:
         return tuple(sorted({int(part) for part in text.split(",")}))
     first, last, step = map(int, text.split(":"))
-    return tuple(range(first, last + 1, step)) if step > 0 else ()
+    numbers = range(first, last + 1, step) if step > 0 else range(0)
+    if len(numbers) > MOST_NUMBERS:
+        raise ValueError(f"more than {MOST_NUMBERS:,} numbers")
+    return tuple(numbers)

@@ -1,8 +1,10 @@
 """Which tokens context losses are taken of: an even grid, whose step lets windows be shared."""
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,37 @@ class Positions:
     @property
     def array(self) -> NDArray[np.int64]:
         return self.first + self.step * np.arange(self.count, dtype=np.int64)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells them from others, as plain data."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, eq=False)
+class GivenPositions:
+    """Those that somebody else chose: [T], ascending."""
+
+    array: NDArray[np.int64]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"given": hashlib.sha256(self.array.tobytes()).hexdigest()}
+
+
+def check_given(positions: GivenPositions, length: int, contexts: Sequence[int]) -> None:
+    """Refuses (UserError) positions that are not in a split, or lack predecessors in it."""
+    first, last = int(positions.array[0]), int(positions.array[-1])
+    if last >= length:
+        raise UserError(
+            f"position {last:,} of the loss file is beyond the split, which has {length:,} tokens",
+            "positions are indices of predicted tokens in the split",
+        )
+    if first < contexts[-1]:
+        raise UserError(
+            f"position {first:,} of the loss file has no {contexts[-1]:,} predecessors",
+            f"leave out positions below {contexts[-1]:,}, or give shorter --contexts",
+        )
 
 
 def choose_positions(

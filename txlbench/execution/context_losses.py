@@ -8,7 +8,7 @@ from typing import Any
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.identity import fingerprint
 from txlbench.data.corpus import Corpus
-from txlbench.evaluation.context_positions import Positions, choose_positions
+from txlbench.evaluation.context_positions import GivenPositions, Positions
 from txlbench.execution.known_model import KnownModel, known_model, known_with_resets
 from txlbench.execution.planted_optimum import OPTIMUM, optimum_losses
 from txlbench.execution.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
@@ -36,6 +36,7 @@ def context_losses_of(reference: str, request: ReclRequest, progress: Progress =
     wanted = Wanted(
         contexts=request.contexts or DEFAULT_CONTEXTS,
         tokens=request.tokens,
+        positions=request.positions,
         corpus=request.corpus,
         level=request.level,
         split=request.split or "test",
@@ -58,7 +59,7 @@ def losses_of(known: KnownModel, wanted: Wanted, progress: Progress) -> LossFile
     corpus = corpus_for(known.reference, wanted.corpus, wanted.level, known.run)
     period = CORPORA[corpus.name].period if corpus.name in CORPORA else 1
     length = corpus.tokens[wanted.split]
-    positions = choose_positions(length, wanted.contexts, wanted.tokens, period)
+    positions = wanted.positions_in(length, period)
     path = _place(known, corpus, positions, wanted)
     if not path.exists():
         from txlbench.execution.context_pass import compute
@@ -67,7 +68,9 @@ def losses_of(known: KnownModel, wanted: Wanted, progress: Progress) -> LossFile
     return replace(read_loss_file(path), name=known.reference)
 
 
-def _place(known: KnownModel, corpus: Corpus, positions: Positions, wanted: Wanted) -> Path:
+def _place(
+    known: KnownModel, corpus: Corpus, positions: Positions | GivenPositions, wanted: Wanted
+) -> Path:
     """Where the losses lie: a name for all that decides them but the kind of machine."""
     decides: dict[str, Any] = {
         "weights": known.weights,
@@ -75,7 +78,7 @@ def _place(known: KnownModel, corpus: Corpus, positions: Positions, wanted: Want
         "vocabulary": corpus.vocabulary.fingerprint,
         "split": wanted.split,
         "contexts": wanted.contexts,
-        "positions": vars(positions),
+        "positions": positions.key,
         "attention_length": wanted.attention_length,
         "clamp_len": known.look_back.clamp_len,
         "tgt_len": known.look_back.tgt_len,

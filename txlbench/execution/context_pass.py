@@ -10,7 +10,7 @@ from txlbench.config.units import displayed
 from txlbench.data.corpus import Corpus
 from txlbench.errors import UserError
 from txlbench.evaluation.context_losses import Progress, context_losses
-from txlbench.evaluation.context_positions import Positions
+from txlbench.evaluation.context_positions import GivenPositions, Positions
 from txlbench.evaluation.context_reading import choose_reading, longest_context
 from txlbench.evaluation.partial_losses import PartialLosses
 from txlbench.execution.devices import choose_devices, keep_freed_blocks
@@ -25,7 +25,7 @@ from txlbench.records.loss_file import LossFile, write_loss_file
 def compute(
     known: KnownModel,
     corpus: Corpus,
-    positions: Positions,
+    positions: Positions | GivenPositions,
     wanted: Wanted,
     path: Path,
     progress: Progress,

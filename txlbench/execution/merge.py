@@ -18,6 +18,7 @@ from txlbench.execution.set_aside import set_aside
 from txlbench.records.claim import is_claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
+from txlbench.training.checkpoint import same_training
 
 OF_THE_MACHINE = frozenset(
     {"mlflow.json", "status.json", "facts.json", "timings.jsonl", "log.txt", "error.txt"}
@@ -184,7 +185,9 @@ def _bytes(path: Path) -> bytes:
 
 
 def _are_equal(one: Path, other: Path) -> bool:
-    return one.stat().st_size == other.stat().st_size and _bytes(one) == _bytes(other)
+    if one.stat().st_size == other.stat().st_size and _bytes(one) == _bytes(other):
+        return True
+    return one.suffix == ".pt" and same_training(one, other)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -7,7 +7,6 @@ from txlbench.config.corpus import CorpusConfig
 from txlbench.data.planted import PROCESS, Planted
 from txlbench.data.preparation import prepare
 from txlbench.errors import UserError
-from txlbench.evaluation.context_positions import choose_positions
 from txlbench.execution.wanted import Wanted
 from txlbench.records.loss_file import LossFile
 
@@ -23,7 +22,7 @@ def optimum_losses(wanted: Wanted) -> LossFile:
     ids = corpus.ids(wanted.split)
     contexts = np.array(wanted.contexts, dtype=np.int64)
     period = CORPORA[Planted.name].period
-    positions = choose_positions(len(ids), wanted.contexts, wanted.tokens, period).array
+    positions = wanted.positions_in(len(ids), period).array
     losses = PROCESS.losses(ids, positions[None, :], contexts[:, None])
     return LossFile(
         losses.astype(np.float32),

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from txlbench.config.identity import fingerprint
+from txlbench.config.section import Split
 from txlbench.errors import UserError
 from txlbench.execution.naming import shortest_suffixes
 from txlbench.execution.publishing import Published, publish
@@ -18,7 +19,7 @@ from txlbench.reporting.recl.report import report_recl
 
 LossesOf = Callable[[str, ReclRequest], Subject]
 """Gives a model that is not a loss file; the request has its contexts filled in."""
-UNHASHED = ("out", "command", "device", "batch_size")
+UNHASHED = ("out", "command", "device", "batch_size", "positions")
 """What of a request changes no number."""
 
 
@@ -74,14 +75,31 @@ def is_loss_file(reference: str) -> bool:
 def _read(
     references: Sequence[str], request: ReclRequest, losses_of: LossesOf
 ) -> dict[str, Subject]:
-    """Loss files first: unless contexts are asked for, they say which the models get."""
+    """Loss files first: they say which positions, and unless asked for which contexts, models get.
+
+    Raises:
+        UserError: also for what is asked of models where there are only loss files.
+    """
     files = {name: _from_file(name, request) for name in references if is_loss_file(name)}
-    contexts = request.contexts
-    if contexts is None:
-        given = [tuple(subject.losses.contexts.tolist()) for subject in files.values()]
-        contexts = given[0] if given else DEFAULT_CONTEXTS
-    asked = replace(request, contexts=contexts)
+    if len(files) == len(references):
+        _refuse_options_of_models(request)
+    asked = request
+    if files:
+        first = next(iter(files.values())).losses
+        contexts = request.contexts or tuple(first.contexts.tolist())
+        split = request.split or next((s for s in get_args(Split) if s == first.split), None)
+        asked = replace(request, contexts=contexts, positions=first.positions, split=split)
+    elif request.contexts is None:
+        asked = replace(request, contexts=DEFAULT_CONTEXTS)
     return files | {name: losses_of(name, asked) for name in references if name not in files}
+
+
+def _refuse_options_of_models(request: ReclRequest) -> None:
+    for name in ("corpus", "level", "attention_length", "batch_size"):
+        value = getattr(request, name)
+        if value is not None:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} {value}: is of models, not of loss files", "drop it")
 
 
 def _from_file(name: str, request: ReclRequest) -> Subject:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from txlbench.config.catalogue import Level
 from txlbench.config.section import Split
+from txlbench.errors import UserError
 from txlbench.records.loss_file import LossFile
 
 DEFAULT_CONTEXTS = tuple(range(100, 1001, 100))
@@ -25,6 +27,7 @@ class ReclRequest:
         contexts: ascending; None for those of the loss files given, else `DEFAULT_CONTEXTS`.
         shares: values of r.
         tokens: positions scored; None for all of a loss file.
+        positions: [T], those of the loss files given, at which models are scored too.
         corpus, level, split, device, batch_size, attention_length, checkpoint: of models that are
             read for their losses.
         out: the directory of results; default results/recl-<hash>.
@@ -37,6 +40,7 @@ class ReclRequest:
     shares: tuple[float, ...] = (0.1, 0.5, 1.0)
     threshold: float = 0.01
     tokens: int | None = None
+    positions: NDArray[np.int64] | None = field(default=None, compare=False)
     corpus: str | None = None
     level: Level | None = None
     split: Split | None = None
@@ -47,6 +51,10 @@ class ReclRequest:
     out: Path | None = None
     seed: int = 0
     command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold < 1:  # NaN passes other comparisons
+            raise UserError(f"--threshold {self.threshold}", "give a number between 0 and 1")
 
 
 @dataclass(frozen=True)

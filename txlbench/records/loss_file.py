@@ -149,7 +149,8 @@ def checked(file: LossFile) -> LossFile:
     if file.longest is not None and file.longest < 1:
         raise UserError(f"{where}: longest {file.longest} found", "give at least 1")
     _refuse_not_finite(where, losses, contexts, positions)
-    return replace(file, losses=losses, contexts=contexts, positions=positions)
+    name = None if file.name is None else " ".join(file.name.split())
+    return replace(file, losses=losses, contexts=contexts, positions=positions, name=name)
 
 
 def _refuse_not_finite(

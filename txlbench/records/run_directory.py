@@ -129,14 +129,21 @@ class RunDirectory:
 
     @property
     def state(self) -> RunState:
-        """The recorded state."""
-        name = self.read_status().get("state", RunState.QUEUED)
+        """The recorded state; where no record is left, what the results tell."""
+        name = self.read_status().get("state") or self._state_of_results
         try:
             return RunState(name)
         except ValueError as error:
             raise UserError(
                 f"{self.path / 'status.json'}: state: {name!r} found", f"one of {list(RunState)}"
             ) from error
+
+    @property
+    def _state_of_results(self) -> RunState:
+        summary = self.read_summary()
+        if "results" in summary:
+            return RunState.FINISHED
+        return RunState.TRAINED if "training" in summary else RunState.QUEUED
 
     @property
     def current_state(self) -> RunState:

@@ -10,6 +10,7 @@ LATEX_ESCAPES = {
     "Δ": r"$\Delta$",
     "·": r"$\cdot$",
     "≥": r"$\geq$",
+    "≤": r"$\leq$",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},

@@ -172,6 +172,8 @@ def backlog(directory: Path) -> tuple[int, int]:
 def what_is_left(directory: Path, reason: str) -> str:
     """One line: what MLflow lacks, why, and how to deliver it."""
     runs, lines = backlog(directory)
+    if not runs:
+        return f"{directory}: MLflow lacks tables, figures or a state ({reason})"
     return (
         f"{directory}: MLflow lacks {lines} lines of {runs} run{'s' * (runs != 1)} ({reason}); "
         f"deliver them with `txlbench sync {directory}`"

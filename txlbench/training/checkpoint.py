@@ -111,6 +111,25 @@ def restore(content: dict[str, Any], state: TrainingState) -> int:
     return int(content["metrics_bytes"])
 
 
+def same_training(one: Path, other: Path) -> bool:
+    """Whether two checkpoints hold the same training; logs of times may differ in length."""
+    contents = [load(path) for path in (one, other)]
+    for content in contents:
+        content.pop("timings_bytes", None)
+        content.pop("settings", None)
+    return _equal(*contents)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        return isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)
+
+
 def _write(
     path: Path, content: Mapping[str, Any], approve: Callable[[Path], object] = lambda _: None
 ) -> None:
