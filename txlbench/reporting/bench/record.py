@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from txlbench.errors import UserError
-from txlbench.files import read_json
+from txlbench.reporting.schema import read_of_schema
 
 SCHEMA = "txlbench.bench/1"
 SAME = ("work", "size", "dtype", "mem_len")
@@ -59,8 +58,4 @@ class BenchRecord:
 
 def read_bench(path: Path, command: str) -> BenchRecord:
     """The record in `path`; UserError if it is not one of this schema."""
-    content = read_json(path)
-    schema = content.get("schema") if isinstance(content, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"{path}: schema {schema!r} found", f"{SCHEMA} is read; run bench again")
-    return BenchRecord(content, command)
+    return BenchRecord(read_of_schema(path, SCHEMA), command)

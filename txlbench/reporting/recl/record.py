@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from txlbench.errors import UserError
-from txlbench.files import read_json
+from txlbench.reporting.schema import read_of_schema
 
 SCHEMA = "txlbench.recl/1"
 
@@ -99,8 +98,4 @@ class ReclRecord:
 
 def read_recl(path: Path, command: str) -> ReclRecord:
     """The record in `path`; UserError if it is not one of this schema."""
-    content = read_json(path)
-    schema = content.get("schema") if isinstance(content, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"{path}: schema {schema!r} found", f"{SCHEMA} is read; delete the file")
-    return ReclRecord(content, command)
+    return ReclRecord(read_of_schema(path, SCHEMA), command)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from txlbench.errors import UserError
-from txlbench.files import read_json
+from txlbench.reporting.schema import read_of_schema
 
 SCHEMA = "txlbench.speed/1"
 Line = Mapping[str, Any]
@@ -102,8 +101,4 @@ def way(line: Line) -> str:
 
 def read_speed(path: Path, command: str) -> SpeedRecord:
     """The record in `path`; UserError if it is not one of this schema."""
-    content = read_json(path)
-    schema = content.get("schema") if isinstance(content, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"{path}: schema {schema!r} found", f"{SCHEMA} is read; delete the file")
-    return SpeedRecord(content, command)
+    return SpeedRecord(read_of_schema(path, SCHEMA), command)

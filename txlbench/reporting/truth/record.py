@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from txlbench.errors import UserError
-from txlbench.files import read_json
+from txlbench.reporting.schema import read_of_schema
 
 SCHEMA = "txlbench.truth/1"
 
@@ -48,8 +47,4 @@ class TruthRecord:
 
 def read_truth(path: Path, command: str) -> TruthRecord:
     """The record in `path`; UserError if it is not one of this schema."""
-    content = read_json(path)
-    schema = content.get("schema") if isinstance(content, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"{path}: schema {schema!r} found", f"{SCHEMA} is read; delete the file")
-    return TruthRecord(content, command)
+    return TruthRecord(read_of_schema(path, SCHEMA), command)
