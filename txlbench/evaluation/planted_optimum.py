@@ -1,14 +1,12 @@
 """What the best model of `planted` would score where the evaluator streams, memory by memory."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.config.measurements import Measurement
 from txlbench.data.planted_process import PlantedProcess
-from txlbench.evaluation.lanes import lanes, pieces
+from txlbench.evaluation.seen_context import seen_context
 
 
 def streaming_optimum(
@@ -23,21 +21,5 @@ def streaming_optimum(
         ids: token ids of the split.
         n_layer: the model's depth, which decides the lead-in of the exact mode.
     """
-    found = list(_targets(len(ids), measurement, n_layer))
-    positions, contexts = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    positions, contexts = seen_context(len(ids) - 1, measurement, n_layer)
     return float(process.losses(ids, positions, contexts).mean())
-
-
-def _targets(
-    length: int, measurement: Measurement, n_layer: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Positions and contexts of the targets of one segment after the other."""
-    for lane in lanes(length - 1, measurement, n_layer):
-        for piece in pieces(lane, measurement):
-            end = piece.start + piece.length + 1
-            positions = np.arange(end - piece.scored, end)
-            oldest = max(lane.start, piece.start - measurement.mem_len)
-            contexts = positions - oldest
-            if measurement.same_length:
-                contexts = np.minimum(contexts, measurement.mem_len)
-            yield positions, contexts

@@ -12,15 +12,16 @@ def seen_context(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Positions [N] of the scored tokens in the split, ascending, and the context [N] of each.
 
-    A token sees its segment up to itself and the memory. What states in memory may have kept of
-    still earlier tokens is not counted.
+    A token sees its segment up to itself and the memory, with same_length mem_len of both. What
+    states in memory may have kept of still earlier tokens is not counted.
     """
-    positions, contexts = [], []
+    positions, contexts, exact = [], [], measurement.same_length
     for lane in lanes(predictions, measurement, n_layer):
         for piece in pieces(lane, measurement):
             inside = np.arange(piece.length - piece.scored, piece.length)
             remembered = min(measurement.mem_len, piece.start - lane.start)
             positions.append(piece.start + inside + 1)
-            contexts.append(remembered + inside + 1)
+            seen = remembered + inside + 1
+            contexts.append(np.minimum(seen, measurement.mem_len) if exact else seen)
     order = np.argsort(np.concatenate(positions))
     return np.concatenate(positions)[order], np.concatenate(contexts)[order]

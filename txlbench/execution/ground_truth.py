@@ -18,9 +18,9 @@ from txlbench.config.run import RunConfig
 from txlbench.data.planted import PROCESS, Planted
 from txlbench.data.preparation import prepare
 from txlbench.errors import UserError
+from txlbench.evaluation.planted_optimum import streaming_optimum
 from txlbench.evaluation.recl.group import Group, Terms
 from txlbench.evaluation.recl.report import group_report
-from txlbench.evaluation.seen_context import seen_context
 from txlbench.execution.commit import current_commit
 from txlbench.execution.publishing import Published, publish
 from txlbench.execution.recl_request import ReclRequest, Subject
@@ -154,9 +154,8 @@ def _streaming(row: Judged) -> dict[str, float | int]:
     """The loss in the regime of training, and the optimum of the same tokens with what they see."""
     measurement = training_regime(row.config, "test")
     ids = prepare(CorpusConfig(name=Planted.name)).ids("test")
-    positions, contexts = seen_context(len(ids) - 1, measurement, row.config.model.n_layer)
     found = row.run.read_evaluation(measurement)
     if found is None:
         raise UserError(f"{row.run.path}: {measurement.key} was not measured", "run ablate again")
-    optimum = float(PROCESS.losses(ids, positions, contexts).mean())
+    optimum = streaming_optimum(PROCESS, ids, measurement, row.config.model.n_layer)
     return {"loss": found["loss"], "optimum": optimum, "tokens": found["tokens"]}
