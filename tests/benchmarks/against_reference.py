@@ -7,15 +7,13 @@ Markdown table: ratios of medians, and the quartiles of the ratios of single rou
 """
 
 import argparse
-import os
 import statistics
 import tempfile
 from pathlib import Path
 
 from tests.benchmarks import contexts, inference, training
-from tests.benchmarks.turns import Side, take_turns
+from tests.benchmarks.turns import Side, environments, take_turns
 from txlbench.config.benchmarks import SIZES
-from txlbench.execution.devices import worker_environment
 
 TARGETS = {
     "training small, fp32": 1.6,
@@ -46,8 +44,7 @@ def main():
 
 
 def of_training(options):
-    ours = worker_environment(options.threads, os.environ)
-    plain = {name: value for name, value in ours.items() if not name.startswith("MALLOC_")}
+    ours, plain = environments(options.threads)
     reference = [options.reference_python, str(training.REFERENCE)]
     for size in SIZES:
         sides = [

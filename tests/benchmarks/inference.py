@@ -7,21 +7,19 @@ of single rounds.
 """
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.turns import Side, take_turns
-from txlbench.execution.devices import worker_environment
+from tests.benchmarks.turns import Side, environments, take_turns
 
 SMALL = {"n_layer": 4, "d_model": 256, "n_head": 4, "d_head": 64, "d_inner": 1024}
 VOCABULARY = 205
 EVALUATION = {"work": "evaluate", "batch": 10, "length": 64, "mem_len": 640, "segments": 3}
 GENERATION = [
-    {"work": "generate", "mem_len": 800, "tokens": 20},
-    {"work": "generate", "mem_len": 3800, "tokens": 8},
+    {"work": "generate", "mem_len": 800, "tokens": 40},
+    {"work": "generate", "mem_len": 3800, "tokens": 24},
 ]
 SIDES = Path(__file__).parent
 
@@ -62,8 +60,7 @@ def write_model(directory):
 
 
 def open_sides(reference_python, model, threads):
-    ours = worker_environment(threads, os.environ)
-    plain = {name: value for name, value in ours.items() if not name.startswith("MALLOC_")}
+    ours, plain = environments(threads)
     reference = [reference_python, str(SIDES / "inference_reference.py"), model]
     return [
         Side("suite", [sys.executable, "-m", "tests.benchmarks.inference_ours", model], ours),

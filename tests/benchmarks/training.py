@@ -6,13 +6,11 @@ second, ratios of medians with the quartiles of single rounds, and the peak memo
 """
 
 import argparse
-import os
 import statistics
 import sys
 from pathlib import Path
 
-from tests.benchmarks.turns import Side, take_turns
-from txlbench.execution.devices import worker_environment
+from tests.benchmarks.turns import Side, environments, take_turns
 
 SIZES = {
     "small": {
@@ -47,8 +45,7 @@ def main():
 
 def lines(size, options):
     """Every side in a process of its own, so that each has its own peak of memory."""
-    ours = worker_environment(options.threads, os.environ)
-    plain = {name: value for name, value in ours.items() if not name.startswith("MALLOC_")}
+    ours, plain = environments(options.threads)
     reference = [options.reference_python, str(REFERENCE)]
     sides = [
         (Side("fp32", OURS, ours), workload(size, "fp32")),

@@ -6,9 +6,21 @@ all sides should agree on.
 """
 
 import json
+import os
 import statistics
 import subprocess
 from dataclasses import dataclass, field
+
+from txlbench.execution.devices import allocator_settings, worker_environment
+
+
+def environments(threads: int) -> tuple[dict[str, str], dict[str, str]]:
+    """What the suite gives its own processes, and the same without its allocator settings."""
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in allocator_settings()
+    }
+    ours = worker_environment(threads, inherited)
+    return ours, {name: ours[name] for name in ours.keys() - allocator_settings().keys()}
 
 
 @dataclass

@@ -75,14 +75,16 @@ def test_the_users_own_allocator_settings_stand():
     assert found["MALLOC_TRIM_THRESHOLD_"] == "1"
     assert int(found["MALLOC_MMAP_THRESHOLD_"]) > 2**20
     assert worker_environment(1, {})["MALLOC_TRIM_THRESHOLD_"] != "1"
+    assert worker_environment(1, {"THP_MEM_ALLOC_ENABLE": "0"})["THP_MEM_ALLOC_ENABLE"] == "0"
+    assert worker_environment(1, {})["THP_MEM_ALLOC_ENABLE"] == "1"
 
 
 FAULTS = """
 import resource, sys
 import numpy as np
-from txlbench.execution.devices import keep_freed_blocks
+from txlbench.execution.devices import set_allocator
 if sys.argv[1] == "keep":
-    keep_freed_blocks()
+    set_allocator()
 for _ in range(3):
     np.ones(2**21)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

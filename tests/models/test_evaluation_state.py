@@ -137,6 +137,6 @@ def test_an_encoding_that_keeps_nothing_between_passes_gives_the_same(encoding: 
     """As a plug-in that overrides `prepare` and `score` alone."""
     model, view = transformer(encoding), VIEWS["short memory"]
     prepare = model.encoding.prepare
-    model.encoding.recall = lambda kept, *rest: prepare(*rest)
+    model.encoding.recall = lambda kept, keys, clamp_len, like, _: prepare(keys, clamp_len, like)
     plain, fast = both(model, text(33, batch=3), CUTS, view)
     assert torch.allclose(plain, fast, rtol=0, atol=1e-10)

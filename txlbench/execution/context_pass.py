@@ -13,7 +13,7 @@ from txlbench.evaluation.context_losses import Progress, context_losses
 from txlbench.evaluation.context_positions import GivenPositions, Positions
 from txlbench.evaluation.context_reading import choose_reading, longest_context
 from txlbench.evaluation.partial_losses import PartialLosses
-from txlbench.execution.devices import choose_devices, keep_freed_blocks
+from txlbench.execution.devices import own_device
 from txlbench.execution.evaluate import WRONG_VOCABULARY
 from txlbench.execution.known_model import KnownModel
 from txlbench.execution.references import LoadedModel
@@ -35,8 +35,7 @@ def compute(
     Raises:
         UserError: if the model does not fit the corpus, or a loss is not a number.
     """
-    keep_freed_blocks()
-    device = torch.device(choose_devices(wanted.device, 1, 1).names[0])
+    device = own_device(wanted.device)
     loaded = known.load(device)
     ids = ids_of(corpus, wanted.split, loaded)
     contexts = np.array(wanted.contexts, dtype=np.int64)

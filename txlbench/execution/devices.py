@@ -4,8 +4,12 @@ import ctypes
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from txlbench.errors import UserError
+
+if TYPE_CHECKING:  # the parent of worker processes needs none of it
+    import torch
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,14 @@ def _cuda_devices(device: str) -> tuple[str, ...]:
     return (device,) if index else tuple(f"cuda:{number}" for number in range(count))
 
 
+def own_device(name: str) -> "torch.device":
+    """The device for what this process computes itself, its allocator set before it does."""
+    import torch
+
+    set_allocator()
+    return torch.device(choose_devices(name, 1, 1).names[0])
+
+
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": (-3, 256 * 2**20),
     "MALLOC_TRIM_THRESHOLD_": (-1, 512 * 2**20),
@@ -79,8 +91,20 @@ ALLOCATOR = {
 """Settings that make glibc keep freed blocks: variable -> (parameter of mallopt, bytes)."""
 
 
-def keep_freed_blocks() -> None:
-    """Sets the allocator of this process as workers have it; does nothing without glibc."""
+HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
+"""Makes PyTorch ask for large pages, where the system gives them to those who ask.
+
+Keys and values that are read once a token were measured to come from memory up to twice as fast.
+"""
+
+
+def set_allocator() -> None:
+    """Sets the allocator of this process as workers have it, before its first large tensor.
+
+    Freed blocks are kept with glibc alone.
+    """
+    for name, value in HUGE_PAGES.items():
+        os.environ.setdefault(name, value)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     for name, (parameter, size) in ALLOCATOR.items():
         if mallopt is not None and name not in os.environ:
@@ -94,5 +118,9 @@ def worker_environment(threads: int, inherited: Mapping[str, str]) -> dict[str, 
     every step halves the speed of one thread. The user's own settings of it stand.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    allocator = {name: str(size) for name, (_, size) in ALLOCATOR.items()}
-    return {**allocator, **inherited, **dict.fromkeys(names, str(threads))}
+    return {**allocator_settings(), **inherited, **dict.fromkeys(names, str(threads))}
+
+
+def allocator_settings() -> dict[str, str]:
+    """What a process's environment says of memory."""
+    return {**{name: str(size) for name, (_, size) in ALLOCATOR.items()}, **HUGE_PAGES}

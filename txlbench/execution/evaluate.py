@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from txlbench.config.measurements import Measurement
 from txlbench.config.units import displayed
 from txlbench.errors import UserError
 from txlbench.evaluation.scoring import Score, score
-from txlbench.execution.devices import choose_devices
+from txlbench.execution.devices import own_device
 from txlbench.execution.question import Question
 from txlbench.execution.references import LoadedModel, load_model
 from txlbench.execution.texts import read_text
@@ -43,7 +42,7 @@ def evaluate(question: Question) -> list[Answer]:
     Raises:
         UserError: if model and text do not fit, or settings exclude each other.
     """
-    device = torch.device(choose_devices(question.device, 1, 1).names[0])
+    device = own_device(question.device)
     loaded = load_model(question.model, device, question.checkpoint)
     text = read_text(question, loaded)
     measurements = _measurements(question, loaded)

@@ -12,7 +12,7 @@ from txlbench.data.levels import VOCABULARIES, ByteVocabulary
 from txlbench.data.vocabulary import EOS, UNKNOWN, Vocabulary
 from txlbench.errors import UserError
 from txlbench.evaluation.generation import Look, Sampling, generate
-from txlbench.execution.devices import choose_devices
+from txlbench.execution.devices import own_device
 from txlbench.execution.references import LoadedModel, load_model
 from txlbench.models.interface import View
 
@@ -65,7 +65,7 @@ def continue_text(wish: Wish) -> Continuation:
         UserError: if the prompt is empty or not of the model's symbols.
     """
     prompt = _prompt(wish)
-    device = torch.device(choose_devices(wish.device, 1, 1).names[0])
+    device = own_device(wish.device)
     loaded = load_model(wish.model, device, wish.checkpoint)
     vocabulary = vocabulary_of(loaded, wish.level)
     ids = vocabulary.encode(prompt)

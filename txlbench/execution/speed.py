@@ -15,7 +15,7 @@ from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError
 from txlbench.evaluation.speed import Setting, Task, reuse_task, time_by_turns, window_task
 from txlbench.execution.commit import current_commit
-from txlbench.execution.devices import choose_devices, keep_freed_blocks
+from txlbench.execution.devices import own_device
 from txlbench.execution.fresh import fresh_model, is_fresh
 from txlbench.execution.naming import shortest_suffixes
 from txlbench.execution.publishing import Published, publish
@@ -93,8 +93,7 @@ def run_speed(request: SpeedRequest) -> Published:
 
 
 def _measured(request: SpeedRequest) -> dict[str, Any]:
-    keep_freed_blocks()
-    device = torch.device(choose_devices(request.device, 1, 1).names[0])
+    device = own_device(request.device)
     contenders = _contenders(request, device)
     baseline = next((each for each in contenders if not each.loaded.config.is_recurrent), None)
     if baseline is None:

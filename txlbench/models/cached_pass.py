@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from txlbench.models.cache import Cache
+from txlbench.models.cached_step import cached_step, can_step
 from txlbench.models.computing import computing_dtype
 from txlbench.models.interface import Observer
 from txlbench.models.mask import Mask
@@ -30,8 +31,10 @@ def cached_pass(
     keys, dtype = cache.length + queries, computing_dtype(like)
     window = view.mem_len if view.same_length else None
     mask = Mask(queries, keys, window, cache.known_B, like.new_empty(0, dtype=dtype))
-    shared = model.encoding.recall(cache.kept, keys, view.clamp_len, like)
+    shared = model.encoding.recall(cache.kept, keys, view.clamp_len, like, tokens_BT.numel())
     cache.make_room(queries, dtype)
+    if observer is None and can_step(model, tokens_BT, cache, shared):
+        return cached_step(model, tokens_BT, cache, shared), cache
     hidden_BTD = model.encoding.add_to_input(model.embedding(tokens_BT))
     blocks: Any = model.blocks
     for layer, block in enumerate(blocks):

@@ -33,6 +33,7 @@ from txlbench.models.attention_tiles import (
     streams_first,
 )
 from txlbench.models.mask import Mask
+from txlbench.models.positions.tables import Table
 from txlbench.models.positions.terms import Terms
 from txlbench.models.tiles import Tile, stream_groups, tiles
 
@@ -126,6 +127,7 @@ def fused_attention(
         return None if bias is None else (bias * scale).to(dtype)
 
     table = terms.table
+    assert table is None or isinstance(table, Table), "sums have no gradient"
     rows_HSK = None if table is None else table.rows_HKS.mT.to(dtype).contiguous()
     bias_HS = None if table is None else scaled(table.bias_HS)
     mixed: Tensor = FusedAttention.apply(  # type: ignore[no-untyped-call]

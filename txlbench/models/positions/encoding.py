@@ -54,11 +54,14 @@ class Encoding(nn.Module):
         """
         return None
 
-    def recall(self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor) -> Any:
+    def recall(
+        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor, queries: int
+    ) -> Any:
         """`prepare` in evaluation, where weights stay as they are from pass to pass.
 
         Args:
             kept: empty at first; what is put there is there again in the next pass.
+            queries: how many there are, of all streams together.
         """
         return self.prepare(keys, clamp_len, like)
 

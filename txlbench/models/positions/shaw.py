@@ -38,15 +38,22 @@ class ShawEncoding(Encoding):
         return distances_S(keys, clamp_len, like.device).clamp(max=self.config.max_distance)
 
     def recall(
-        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor
+        self,
+        kept: dict[Any, Any],
+        keys: int,
+        clamp_len: int | None,
+        like: Tensor,
+        queries: int,  # noqa: ARG002
     ) -> ScaledTables:
         """The tables of every layer, looked up once for many passes."""
+        dtype = computing_dtype(like)
 
         def tables(reach: int) -> Iterator[Table]:
             entries = self.prepare(reach, clamp_len, like)
-            return (self._table(layer, entries) for layer in range(self.config.n_layer))
+            layers = range(self.config.n_layer)
+            return (self._table(layer, entries).scaled(dtype) for layer in layers)
 
-        return recall_tables(kept, keys, computing_dtype(like), tables)
+        return recall_tables(kept, dtype, keys, tables)
 
     def terms(self, layer: int, shared: Tensor | ScaledTables) -> Terms:
         table = shared[layer] if isinstance(shared, ScaledTables) else self._table(layer, shared)

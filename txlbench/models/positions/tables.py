@@ -1,13 +1,23 @@
 """What relative encodings multiply queries with, by layer and distance, kept between passes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from txlbench.models.alignment import relative_shift
+
+
+class Distances(Protocol):
+    """How one layer scores its queries by their distance to each key."""
+
+    def position(self, query_HBTK: Tensor) -> Tensor:
+        """Scores [H, B, T, S]."""
+
+    def newest(self, keys: int) -> "Distances":
+        """The same for the `keys` shortest distances."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +55,39 @@ class Table:
         return Table(self.rows_HKS[..., -keys - 1 :], bias_HS)
 
 
-class ScaledTables(tuple[Table, ...]):
+class ScaledTables(tuple[Distances, ...]):
     """The tables of all layers, their scores over sqrt(d_head)."""
 
 
+@dataclass(frozen=True)
+class _Recalled:
+    """Tables as far as they reach, and those of the number of keys that was last asked for."""
+
+    reach: int
+    tables: tuple[Distances, ...]
+    keys: int
+    newest: ScaledTables
+
+
 def recall_tables(
-    kept: dict[Any, Any], keys: int, dtype: torch.dtype, make: Callable[[int], Iterable[Table]]
+    kept: dict[Any, Any], name: Hashable, keys: int, make: Callable[[int], Iterable[Distances]]
 ) -> ScaledTables:
     """The tables of that many keys, out of kept ones where those reach as far.
 
     Args:
-        dtype: in which queries are multiplied.
-        make: gives each layer's table of a number of keys.
+        name: tells these from other tables that are kept.
+        make: gives each layer's table of a number of keys, scaled.
     """
-    reach, tables = kept.get(dtype, (0, ()))
-    if reach < keys:
+    recalled = kept.get(name)
+    if recalled is not None and recalled.keys == keys:
+        newest: ScaledTables = recalled.newest
+        return newest
+    if recalled is None or recalled.reach < keys:
         # Twice as far, since memory that grows asks for a little more each time.
-        reach = 2 * keys if reach else keys
-        tables = tuple(table.scaled(dtype) for table in make(reach))
-        kept[dtype] = reach, tables
-    return ScaledTables(table.newest(keys) for table in tables)
+        reach = keys if recalled is None else 2 * keys
+        tables = tuple(make(reach))
+    else:
+        reach, tables = recalled.reach, recalled.tables
+    newest = ScaledTables(table.newest(keys) for table in tables)
+    kept[name] = _Recalled(reach, tables, keys, newest)
+    return newest

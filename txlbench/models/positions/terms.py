@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from txlbench.models.positions.tables import Table
+from txlbench.models.positions.tables import Distances
 
 
 class Terms(NamedTuple):
@@ -17,7 +17,7 @@ class Terms(NamedTuple):
 
     content_bias_HK: Tensor | None = None
     position_bias_HK: Tensor | None = None
-    table: Table | None = None
+    table: Distances | None = None
 
     def content_query(self, query_HBTK: Tensor) -> Tensor:
         return _plus(query_HBTK, self.content_bias_HK)

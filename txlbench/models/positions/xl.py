@@ -10,10 +10,17 @@ from txlbench.config.model import ModelConfig
 from txlbench.models.alignment import pad_distances
 from txlbench.models.computing import computing_dtype
 from txlbench.models.dropout import Dropout
+from txlbench.models.positions.angle_sums import Angles, AngleSums, columns_in_pairs
 from txlbench.models.positions.encoding import Encoding
 from txlbench.models.positions.sinusoid import cached_sinusoid
 from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
 from txlbench.models.positions.terms import Terms
+
+FAR = 1024
+"""Keys from which a single query's sums of angles beat reading R: about equal at 800."""
+
+EXACT = (torch.float32, torch.float64)
+"""In what angles may be summed."""
 
 
 class XLEncoding(Encoding):
@@ -49,15 +56,27 @@ class XLEncoding(Encoding):
         return padded
 
     def recall(
-        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor
+        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor, queries: int
     ) -> ScaledTables:
-        """W_kR R of every layer, projected once for many passes."""
+        """W_kR R of every layer, projected once for many passes; for a single query sums."""
+        dtype = computing_dtype(like)
+        if queries == 1 and keys >= FAR and clamp_len is None and dtype in EXACT:
+            return recall_tables(kept, AngleSums, keys, lambda reach: self.recall_sums(reach, like))
 
         def tables(reach: int) -> Iterator[Table]:
             rows = self.prepare(reach, clamp_len, like)
-            return (self._table(layer, rows) for layer in range(self.config.n_layer))
+            return (self._table(layer, rows).scaled(dtype) for layer in range(self.config.n_layer))
 
-        return recall_tables(kept, keys, computing_dtype(like), tables)
+        return recall_tables(kept, dtype, keys, tables)
+
+    def recall_sums(self, reach: int, like: Tensor) -> Iterator[AngleSums]:
+        """W_kR of every layer with the angles that all share, for scores over sqrt(d_head)."""
+        heads, size = self.config.n_head, self.config.head_size
+        angles = Angles.reaching(reach, self.config.d_model, like)
+        nets: Any = self.r_net
+        for net in nets:
+            weight_HKD = net.weight.unflatten(0, (heads, size)) * size**-0.5
+            yield AngleSums(columns_in_pairs(weight_HKD), angles, reach)
 
     def terms(self, layer: int, shared: Tensor | ScaledTables) -> Terms:
         owner = layer if self.config.untie_r else 0
