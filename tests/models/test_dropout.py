@@ -166,7 +166,11 @@ def test_a_relu_dropped_in_place_equals_one_after_the_other(kind: type[Dropout])
     for at_once in (True, False):
         seeding.seed_everything(7)
         values = given * 2  # what may be written into
-        dropped = dropout.after_relu(values) if at_once else dropout(values.relu())
+        dropped = (
+            dropout.after_relu(values.flatten(0, 1), values.shape[:2])
+            if at_once
+            else dropout(values.relu())
+        )
         results.append((dropped, *torch.autograd.grad((dropped * weight).sum(), given)))
     for one, other in zip(*results, strict=True):
         assert torch.allclose(one, other, rtol=0, atol=1e-14)

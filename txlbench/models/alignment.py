@@ -65,7 +65,7 @@ def pad_distances(table: Tensor) -> Tensor:
     return pad(table, (0, 0) * (table.dim() - 1) + (1, 0))
 
 
-def relative_shift(by_distance: Tensor) -> Tensor:
+def relative_shift(by_distance: Tensor, keys: int | None = None) -> Tensor:
     """From scores by distance to scores by key, as a view (Dai et al. 2019, Appendix B).
 
     Row i of the input holds one unused column and then query i's scores at the distances
@@ -78,10 +78,17 @@ def relative_shift(by_distance: Tensor) -> Tensor:
         x 2 1 0      2 1 0
 
     Args:
-        by_distance: [..., T, S + 1], contiguous.
+        by_distance: [..., T, S + 1], contiguous; rows may be longer, by what is meaningless.
+        keys: S, where rows are longer.
 
     Returns:
         [..., T, S]; entries in the future are meaningless and must be masked.
     """
-    queries, keys = by_distance.shape[-2], by_distance.shape[-1] - 1
-    return by_distance.flatten(-2)[..., queries:].unflatten(-1, (queries, keys))
+    rows = unshifted_rows(by_distance)
+    return rows if keys is None else rows[..., :keys]
+
+
+def unshifted_rows(by_distance: Tensor) -> Tensor:
+    """All that `relative_shift` reads rows of, [..., T, P - 1] of [..., T, P]: S and a gap."""
+    queries, length = by_distance.shape[-2:]
+    return by_distance.flatten(-2)[..., queries:].unflatten(-1, (queries, length - 1))

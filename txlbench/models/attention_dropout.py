@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from txlbench.models.dropout import kept
 from txlbench.models.tiles import Tile
@@ -21,6 +22,7 @@ class AttentionDropout:
         return cls(kept(shape, rate), 1 / (1 - rate))
 
     def of(self, values: Tensor, streams: slice, tile: Tile) -> Tensor:
-        """`values`, [H * b, t, s], where they are kept."""
-        kept_HBTS = self.kept_HBTS[:, streams, tile.queries, tile.keys]
-        return values * kept_HBTS.to(values.dtype).mul_(self.scale).flatten(0, 1)
+        """`values`, [H * b, t, W], where they are kept; 0 where there are no keys."""
+        kept_HBTS = self.kept_HBTS[:, streams, tile.queries, tile.keys].to(values.dtype)
+        mask = pad(kept_HBTS.mul_(self.scale).flatten(0, 1), (0, values.shape[2] - tile.shape[1]))
+        return values * mask

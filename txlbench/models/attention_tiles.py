@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from txlbench.models.alignment import blocked_columns, mask_TS, relative_shift
+from txlbench.models.alignment import mask_TS, relative_shift, unshifted_rows
 from txlbench.models.mask import Mask
 from txlbench.models.tiles import Tile
 
@@ -17,7 +17,8 @@ class Shared:
 
     Attributes:
         u_HK, v_HK: added to queries for content and for position; None for nothing.
-        rows_HSK: after an unused first row those of the distances S-1, ..., 0; None for none.
+        rows_HSK: after an unused first row those of the distances S-1, ..., 0, then some zeros,
+            see `tiles.row_length`; None for none.
         bias_HS: likewise; None for none.
     """
 
@@ -32,43 +33,57 @@ class Shared:
 
 
 class Streams:
-    """Queries, keys and values of some streams, heads first: [H * b, T or S, K], contiguous."""
+    """Queries, keys and values of some streams, heads first: [H * b, T or S, K].
 
-    def __init__(self, streams: slice, query_BTHK: Tensor, keys: Tensor, values: Tensor) -> None:
-        self.streams = streams
-        self.count = streams.stop - streams.start
-        self.query_BTHK = query_BTHK[streams]
-        self.keys, self.values = keys, values
+    Attributes:
+        content, position: queries as they meet keys, and as they meet distances.
+        keys, values: with `tiles.PADDING` zeros after them.
+    """
 
-    def queries(self, tile: Tile, bias_HK: Tensor | None) -> Tensor:
-        """[H * b, t, K], with the bias of each head."""
-        query_HBTK = self.query_BTHK[:, tile.queries].permute(2, 0, 1, 3)
-        if bias_HK is None:
-            return query_HBTK.contiguous().flatten(0, 1)
-        out = query_HBTK.new_empty(query_HBTK.shape)
-        return torch.add(query_HBTK, bias_HK[:, None, None], out=out).flatten(0, 1)
+    def __init__(
+        self, streams: slice, query_BTHK: Tensor, keys: Tensor, values: Tensor, shared: Shared
+    ) -> None:
+        self.streams, self.count = streams, streams.stop - streams.start
+        queries = heads_first(query_BTHK[streams])
+        self.content = _plus(queries, shared.u_HK)
+        self.position = _plus(queries, shared.v_HK)
+        self.keys, self.values, self.shared = keys, values, shared
 
-    def scores(self, tile: Tile, shared: Shared, mask: Mask) -> Tensor:
-        """[H * b, t, s], -inf where a query must not see a key; positions share its buffer."""
-        content, keys = self.queries(tile, shared.u_HK), self.keys[:, tile.keys]
-        if shared.rows_HSK is None:
+    def scores(self, tile: Tile, mask: Mask) -> Tensor:
+        """[H * b, t, W], -inf where a query must not see a key; W is at least s, contiguous.
+
+        Those of positions and of content share a buffer, then come out of its shifted rows.
+        """
+        wide = tile.wide_keys(self.keys.dtype)
+        content, keys = self.content[:, tile.queries], self.keys[:, wide]
+        by_key = self._positions(tile, keys.shape[1])
+        if by_key is None:
             scores = torch.bmm(content, keys.mT)
         else:
-            scores = self._positions(tile, shared, shared.rows_HSK).baddbmm_(content, keys.mT)
-        for columns, hidden in _hidden(*tile.shape, mask.attention_length, scores.dtype):
+            scores = by_key.baddbmm_(content, keys.mT).contiguous()
+        for columns, hidden in _hidden(
+            tile.shape, keys.shape[1], mask.attention_length, keys.dtype
+        ):
             scores[..., columns] += hidden
         if mask.known_B is not None:
             self._hide_forgotten(scores, tile, mask, mask.known_B)
         return scores
 
-    def _positions(self, tile: Tile, shared: Shared, rows_HSK: Tensor) -> Tensor:
+    def _positions(self, tile: Tile, width: int) -> Tensor | None:
         """Scores of distances, by key, as a view."""
-        queries, keys = tile.shape
-        position_HNK = self.queries(tile, shared.v_HK).view(len(rows_HSK), -1, rows_HSK.shape[2])
-        by_distance = torch.bmm(position_HNK, rows_HSK[:, -keys - 1 :].mT)
-        if shared.bias_HS is not None:
-            by_distance += shared.bias_HS[:, None, -keys - 1 :]
-        return relative_shift(by_distance.view(-1, queries, keys + 1))
+        rows_HSK, bias_HS = self.shared.rows_HSK, self.shared.bias_HS
+        if rows_HSK is None:
+            return None
+        distances = tile.distances(rows_HSK.shape[1], rows_HSK.dtype)
+        by_distance = torch.bmm(self.positions(tile), rows_HSK[:, distances].mT)
+        if bias_HS is not None:
+            by_distance += bias_HS[:, None, distances]
+        queries, length = tile.shape[0], by_distance.shape[2]
+        return relative_shift(by_distance.view(-1, queries, length), width)
+
+    def positions(self, tile: Tile) -> Tensor:
+        """[H, b * t, K]: what meets distances, all streams with the same table."""
+        return self.position[:, tile.queries].unflatten(0, (-1, self.count)).flatten(1, 2)
 
     def _hide_forgotten(self, scores: Tensor, tile: Tile, mask: Mask, known_B: Tensor) -> None:
         oldest_B = mask.keys - mask.queries - known_B[self.streams] - tile.keys.start
@@ -80,41 +95,47 @@ class Streams:
 class Gradients:
     """Of one group of streams, summed over tiles; what is shared goes to `total`."""
 
-    def __init__(self, streams: Streams, shared: Shared, total: Shared) -> None:
-        self.streams, self.shared, self.total = streams, shared, total
+    def __init__(self, streams: Streams, total: Shared) -> None:
+        self.streams, self.total = streams, total
         self.keys = torch.zeros_like(streams.keys)
         self.values = torch.zeros_like(streams.values)
 
     def add_scores(self, grad: Tensor, tile: Tile) -> Tensor:
-        """The queries' gradient [H * b, t, K] from that of the scores [H * b, t, s].
+        """The queries' gradient [H * b, t, K] from that of the scores [H * b, t, W].
 
         `grad` is zero where a query does not see a key.
         """
-        content = self.streams.queries(tile, self.shared.u_HK)
-        self.keys[:, tile.keys] += torch.bmm(grad.mT, content)
-        of_query = torch.bmm(grad, self.streams.keys[:, tile.keys])
+        streams, wide = self.streams, tile.wide_keys(grad.dtype)
+        self.keys[:, wide] += torch.bmm(grad.mT, streams.content[:, tile.queries])
+        of_query = torch.bmm(grad, streams.keys[:, wide])
         _add_sum(self.total.u_HK, of_query)
-        if self.shared.rows_HSK is not None:
-            of_query += self._add_distances(by_distance(grad), tile, self.shared.rows_HSK)
+        rows_HSK = streams.shared.rows_HSK
+        if rows_HSK is not None:
+            of_query += self._add_distances(grad, tile, rows_HSK)
         return of_query
 
     def _add_distances(self, grad: Tensor, tile: Tile, rows_HSK: Tensor) -> Tensor:
-        """The positions' part of it, from the gradient by distance [H * b, t, s + 1]."""
-        (heads, _, size), reach = rows_HSK.shape, tile.shape[1] + 1
-        position_HNK = self.streams.queries(tile, self.shared.v_HK).view(heads, -1, size)
-        grad_HNS = grad.view(heads, -1, reach)
+        """The positions' part of it."""
+        heads, rows, size = rows_HSK.shape
+        distances = tile.distances(rows, grad.dtype)
+        shifted = by_distance(grad, distances.stop - distances.start)
+        grad_HNS = shifted.view(heads, -1, shifted.shape[2])
         assert self.total.rows_HSK is not None
-        self.total.rows_HSK[:, -reach:] += torch.bmm(grad_HNS.mT, position_HNK)
+        self.total.rows_HSK[:, distances] += torch.bmm(grad_HNS.mT, self.streams.positions(tile))
         if self.total.bias_HS is not None:
-            self.total.bias_HS[:, -reach:] += grad_HNS.sum(1, dtype=self.total.bias_HS.dtype)
-        of_position = torch.bmm(grad_HNS, rows_HSK[:, -reach:]).view(*grad.shape[:2], size)
+            self.total.bias_HS[:, distances] += grad_HNS.sum(1, dtype=self.total.bias_HS.dtype)
+        of_position = torch.bmm(grad_HNS, rows_HSK[:, distances]).view(*grad.shape[:2], size)
         _add_sum(self.total.v_HK, of_position)
         return of_position
 
 
-def heads_first(states_BTHK: Tensor) -> Tensor:
-    """[B, T, H, K] -> [H * B, T, K], contiguous."""
-    return states_BTHK.permute(2, 0, 1, 3).contiguous().flatten(0, 1)
+def heads_first(states_BTHK: Tensor, padding: int = 0) -> Tensor:
+    """[B, T, H, K] -> [H * B, T, K], contiguous; `padding` zeros may follow the T."""
+    batch, length, heads, size = states_BTHK.shape
+    states = states_BTHK.new_empty(heads, batch, length + padding, size)
+    states[:, :, :length] = states_BTHK.permute(2, 0, 1, 3)
+    states[:, :, length:] = 0
+    return states.flatten(0, 1)
 
 
 def streams_first(states: Tensor, streams: int) -> Tensor:
@@ -122,23 +143,42 @@ def streams_first(states: Tensor, streams: int) -> Tensor:
     return states.unflatten(0, (-1, streams)).permute(1, 2, 0, 3)
 
 
-def by_distance(grad: Tensor) -> Tensor:
-    """The gradient before the relative shift: [H * b, t, s] -> [H * b, t, s + 1]."""
+def by_distance(grad: Tensor, length: int) -> Tensor:
+    """The gradient before the relative shift: [H * b, t, W] -> [H * b, t, length]."""
     products, queries, keys = grad.shape
-    shifted = grad.new_empty(products, queries, keys + 1)
+    shifted = grad.new_empty(products, queries, length)
     shifted.flatten(1)[:, :queries] = 0
-    relative_shift(shifted).copy_(grad)
+    rows = unshifted_rows(shifted)
+    rows[..., :keys] = grad
+    rows[..., keys:] = 0
     return shifted
 
 
 @lru_cache(maxsize=64)
 def _hidden(
-    queries: int, keys: int, attention_length: int | None, dtype: torch.dtype
+    shape: tuple[int, int], width: int, attention_length: int | None, dtype: torch.dtype
 ) -> list[tuple[slice, Tensor]]:
-    """The columns in which a query must not see a key, and what is added to scores there."""
-    mask = mask_TS(queries, keys, attention_length, torch.empty(0, dtype=dtype))
-    columns = blocked_columns(queries, keys, attention_length)
-    return [(part, mask[:, part].contiguous()) for part in columns]
+    """The columns in which a query must not see a key, and what is added to scores there.
+
+    Args:
+        shape: queries and keys.
+        width: columns, those that are no keys too.
+    """
+    queries, keys = shape
+    mask_TW = torch.full((queries, width), float("-inf"), dtype=dtype)
+    mask_TW[:, :keys] = mask_TS(queries, keys, attention_length, mask_TW)
+    columns = [slice(keys - queries, width)] if queries > 1 or width > keys else []
+    if attention_length is not None and attention_length < keys:
+        columns.append(slice(0, keys - attention_length))
+    return [(part, mask_TW[:, part].contiguous()) for part in columns]
+
+
+def _plus(queries: Tensor, bias_HK: Tensor | None) -> Tensor:
+    """Queries [H * b, T, K] with the bias of each head."""
+    if bias_HK is None:
+        return queries
+    heads, size = bias_HK.shape
+    return (queries.view(heads, -1, size) + bias_HK[:, None]).view(queries.shape)
 
 
 def _zeros(part: Tensor | None) -> Tensor | None:

@@ -19,7 +19,10 @@ class FeedForward(nn.Module):
         self.dropout_outer = dropout_for(config)
 
     def forward(self, hidden_BTD: Tensor) -> Tensor:
-        inner_BTF = self.dropout_inner.after_relu(self.inner(hidden_BTD))
+        # Rows, not streams: a map of [B, T, D] gives a view, and to write into a view costs
+        # copies in its gradient.
+        inner_NF = self.inner(hidden_BTD.flatten(0, 1))
+        inner_BTF = self.dropout_inner.after_relu(inner_NF, hidden_BTD.shape[:2])
         out: Tensor = self.dropout_outer(self.outer(inner_BTF))
         return out
 

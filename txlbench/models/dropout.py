@@ -52,12 +52,16 @@ class Dropout(nn.Module):
             return dropout(values, self.rate)
         return values * keep_mask(values, self.rate)
 
-    def after_relu(self, values: Tensor) -> Tensor:
-        """The ReLU of `values`, dropped; may write into `values`."""
-        if not self.training or self.rate == 0 or values.device.type != "cpu":
-            return self(values.relu())
-        dropped: Tensor = DroppedRelu.apply(values, self.rate)  # type: ignore[no-untyped-call]
-        return dropped
+    def after_relu(self, values_NF: Tensor, segment: torch.Size) -> Tensor:
+        """The ReLU of `values_NF`, dropped, as [B, T, F]; may write into `values_NF`.
+
+        Args:
+            segment: B and T, whose product is N.
+        """
+        if not self.training or self.rate == 0 or values_NF.device.type != "cpu":
+            return self(values_NF.relu().unflatten(0, segment))
+        dropped: Tensor = DroppedRelu.apply(values_NF, self.rate)  # type: ignore[no-untyped-call]
+        return dropped.unflatten(0, segment)
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
@@ -88,8 +92,8 @@ class VariationalDropout(Dropout):
     def drop(self, values_BTD: Tensor) -> Tensor:
         return values_BTD * super().drop(torch.ones_like(values_BTD[:, :1]))
 
-    def after_relu(self, values: Tensor) -> Tensor:
-        dropped: Tensor = self(values.relu())
+    def after_relu(self, values_NF: Tensor, segment: torch.Size) -> Tensor:
+        dropped: Tensor = self(values_NF.relu().unflatten(0, segment))
         return dropped
 
 

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from txlbench.models.attention_dropout import AttentionDropout
 from txlbench.models.attention_tiles import (
@@ -35,7 +36,7 @@ from txlbench.models.attention_tiles import (
 from txlbench.models.mask import Mask
 from txlbench.models.positions.tables import Table
 from txlbench.models.positions.terms import Terms
-from txlbench.models.tiles import Tile, stream_groups, tiles
+from txlbench.models.tiles import PADDING, Tile, stream_groups, tiles
 
 
 class FusedAttention(torch.autograd.Function):
@@ -55,16 +56,15 @@ class FusedAttention(torch.autograd.Function):
         each = heads * queries * mask.keys * query_BTHK.element_size()
         mixed_BTHK, needed = torch.empty_like(query_BTHK), any(ctx.needs_input_grad)
         for group in stream_groups(batch, each):
-            keys, values = (heads_first(context_BS2HK[group, :, part]) for part in (0, 1))
-            streams = Streams(group, query_BTHK, keys, values)
+            keys, values = (heads_first(context_BS2HK[group, :, part], PADDING) for part in (0, 1))
+            streams = Streams(group, query_BTHK, keys, values, shared)
             if needed:
                 kept += [keys, values]
             for tile in tiles(queries, mask.keys, each, mask.attention_length):
-                scores = streams.scores(tile, shared, mask)
-                # Out of the shifted rows into rows side by side, which products read faster.
-                probabilities = torch.softmax(scores, -1, out=scores.new_empty(scores.shape))
+                scores = streams.scores(tile, mask)
+                probabilities = torch.softmax(scores, -1, out=scores)
                 used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
-                mixed = torch.bmm(used, streams.values[:, tile.keys])
+                mixed = torch.bmm(used, streams.values[:, tile.wide_keys(used.dtype)])
                 mixed_BTHK[group, tile.queries] = streams_first(mixed, streams.count)
                 if needed:
                     kept.append(probabilities)
@@ -83,15 +83,17 @@ class FusedAttention(torch.autograd.Function):
         of_context_BS2HK = query_BTHK.new_empty(batch, mask.keys, 2, heads, size)
         total = shared.gradients()
         for group in stream_groups(batch, each):
-            streams = Streams(group, query_BTHK, next(kept), next(kept))
-            gradients = Gradients(streams, shared, total)
+            streams = Streams(group, query_BTHK, next(kept), next(kept), shared)
+            gradients = Gradients(streams, total)
             for tile in tiles(queries, mask.keys, each, mask.attention_length):
                 grad = heads_first(grad_BTHK[group, tile.queries])
                 of_scores = _through_softmax(gradients, grad, next(kept), group, tile, ctx.dropout)
                 of_query = gradients.add_scores(of_scores, tile)
                 of_query_BTHK[group, tile.queries] = streams_first(of_query, streams.count)
             for part, of_part in enumerate((gradients.keys, gradients.values)):
-                of_context_BS2HK[group, :, part] = streams_first(of_part, streams.count)
+                of_context_BS2HK[group, :, part] = streams_first(
+                    of_part[:, : mask.keys], streams.count
+                )
         return of_query_BTHK, of_context_BS2HK, None, None, *vars(total).values()
 
 
@@ -103,10 +105,11 @@ def _through_softmax(
     tile: Tile,
     dropout: AttentionDropout | None,
 ) -> Tensor:
-    """The scores' gradient [H * b, t, s] from that of the output; adds that of the values."""
+    """The scores' gradient [H * b, t, W] from that of the output; adds that of the values."""
     used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
-    gradients.values[:, tile.keys] += torch.bmm(used.mT, grad)
-    of_used = torch.bmm(grad, gradients.streams.values[:, tile.keys].mT)
+    wide = tile.wide_keys(used.dtype)
+    gradients.values[:, wide] += torch.bmm(used.mT, grad)
+    of_used = torch.bmm(grad, gradients.streams.values[:, wide].mT)
     of_scores = of_used if dropout is None else dropout.of(of_used, group, tile)
     softmax_backward = torch.ops.aten._softmax_backward_data.out
     softmax_backward(of_scores, probabilities, -1, grad.dtype, grad_input=of_scores)
@@ -128,7 +131,7 @@ def fused_attention(
 
     table = terms.table
     assert table is None or isinstance(table, Table), "sums have no gradient"
-    rows_HSK = None if table is None else table.rows_HKS.mT.to(dtype).contiguous()
+    rows_HSK = None if table is None else pad(table.rows_HKS.mT.to(dtype), (0, 0, 0, PADDING))
     bias_HS = None if table is None else scaled(table.bias_HS)
     mixed: Tensor = FusedAttention.apply(  # type: ignore[no-untyped-call]
         query_BTHK * scale,
@@ -138,6 +141,6 @@ def fused_attention(
         scaled(terms.content_bias_HK),
         scaled(terms.position_bias_HK),
         rows_HSK,
-        bias_HS,
+        None if bias_HS is None else pad(bias_HS, (0, PADDING)),
     )
     return mixed
