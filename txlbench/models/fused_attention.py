@@ -32,6 +32,7 @@ from txlbench.models.attention_tiles import (
     Streams,
     heads_first,
     streams_first,
+    transposed,
 )
 from txlbench.models.mask import Mask
 from txlbench.models.positions.tables import Table
@@ -109,7 +110,7 @@ def _through_softmax(
     used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
     wide = tile.wide_keys(used.dtype)
     gradients.values[:, wide] += torch.bmm(used.mT, grad)
-    of_used = torch.bmm(grad, gradients.streams.values[:, wide].mT)
+    of_used = torch.bmm(grad, transposed(gradients.streams.values[:, wide]))
     of_scores = of_used if dropout is None else dropout.of(of_used, group, tile)
     softmax_backward = torch.ops.aten._softmax_backward_data.out
     softmax_backward(of_scores, probabilities, -1, grad.dtype, grad_input=of_scores)
