@@ -60,7 +60,7 @@ def write_model(directory):
 
 
 def open_sides(reference_python, model, threads):
-    ours, plain = environments(threads)
+    ours, plain = environments(threads, evaluates=True)
     reference = [reference_python, str(SIDES / "inference_reference.py"), model]
     return [
         Side("suite", [sys.executable, "-m", "tests.benchmarks.inference_ours", model], ours),

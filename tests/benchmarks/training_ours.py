@@ -12,33 +12,45 @@ from txlbench.config.train import TrainConfig
 from txlbench.models.factory import build_model
 from txlbench.models.interface import View
 from txlbench.training import loop
+from txlbench.training.compiling import compiled_forward
 from txlbench.training.optimisation import build_optimiser
+from txlbench.training.precision import products
 from txlbench.training.state import TrainingState, empty_memories
+
+CPU = torch.device("cpu")
 
 
 def main():
     answer({"train": train, "peak_memory": lambda: peak_memory})
 
 
-def train(model, vocabulary, batch, length, steps, dtype):
+def train(model, vocabulary, batch, length, steps, dtype, device=CPU, compiled=False):
     """Steps as the training loop takes them, with a full memory."""
     seeding.seed_everything(1)
     config = TrainConfig(
-        tgt_len=length, mem_len=length, batch_size=batch, max_step=10**6, lr=2.5e-4
+        tgt_len=length,
+        mem_len=length,
+        batch_size=batch,
+        max_step=10**6,
+        lr=2.5e-4,
+        compile=compiled,
     )
-    network = build_model(ModelConfig(encoding="xl", **model), vocabulary).train()
-    view, device = View(length), torch.device("cpu")
+    network = build_model(ModelConfig(encoding="xl", **model), vocabulary).to(device).train()
+    view = View(length)
     optimiser = build_optimiser(network.parameters(), config)
     state = TrainingState(network, optimiser, empty_memories(network, config, view))
+    if compiled:
+        state.forward = compiled_forward(network)
     settings = loop.Settings(config, view, device, dtype, model["n_layer"])
-    tokens, targets = torch.randint(vocabulary, (2, batch, length))
+    tokens, targets = torch.randint(vocabulary, (2, batch, length)).to(device)
     step = SimpleNamespace(tokens=tokens, targets=targets, scored=length, first=False)
     loop._step(state, step, settings)  # leaves a full memory
 
     def run():
         for _ in range(steps):
             before = state.progress.loss_sum
-            loop._step(state, step, settings)
+            with products(dtype):
+                loop._step(state, step, settings)
         return (state.progress.loss_sum - before) / tokens.numel()
 
     return run

@@ -11,16 +11,19 @@ import statistics
 import subprocess
 from dataclasses import dataclass, field
 
-from txlbench.execution.devices import allocator_settings, worker_environment
+from txlbench.execution.devices import HUGE_PAGES, allocator_settings, worker_environment
 
 
-def environments(threads: int) -> tuple[dict[str, str], dict[str, str]]:
-    """What the suite gives its own processes, and the same without its allocator settings."""
-    inherited = {
-        name: value for name, value in os.environ.items() if name not in allocator_settings()
-    }
-    ours = worker_environment(threads, inherited)
-    return ours, {name: ours[name] for name in ours.keys() - allocator_settings().keys()}
+def environments(threads: int, evaluates: bool = False) -> tuple[dict[str, str], dict[str, str]]:
+    """What the suite gives its own processes, and the same without its settings of memory.
+
+    Args:
+        evaluates: as a process has it that evaluates and generates, not one that trains.
+    """
+    settings = {**allocator_settings(), **(HUGE_PAGES if evaluates else {})}
+    bare = {name: value for name, value in os.environ.items() if name not in settings}
+    ours = {**worker_environment(threads, bare), **settings}
+    return ours, {name: value for name, value in ours.items() if name not in settings}
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Devices, jobs and threads, and the environment of a training process."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -75,8 +76,25 @@ def test_the_users_own_allocator_settings_stand():
     assert found["MALLOC_TRIM_THRESHOLD_"] == "1"
     assert int(found["MALLOC_MMAP_THRESHOLD_"]) > 2**20
     assert worker_environment(1, {})["MALLOC_TRIM_THRESHOLD_"] != "1"
-    assert worker_environment(1, {"THP_MEM_ALLOC_ENABLE": "0"})["THP_MEM_ALLOC_ENABLE"] == "0"
-    assert worker_environment(1, {})["THP_MEM_ALLOC_ENABLE"] == "1"
+
+
+PAGES = """
+import os, sys
+from txlbench.execution.devices import own_device
+own_device("cpu")
+import torch
+kept = torch.ones(2**24)
+print(os.environ["THP_MEM_ALLOC_ENABLE"])
+"""
+
+
+@pytest.mark.parametrize("users", [{}, {"THP_MEM_ALLOC_ENABLE": "0"}])
+def test_a_process_that_evaluates_asks_for_large_pages(users):
+    bare = {name: value for name, value in os.environ.items() if "THP" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", PAGES], env={**bare, **users}, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [users.get("THP_MEM_ALLOC_ENABLE", "1")], done.stderr
 
 
 FAULTS = """

@@ -39,10 +39,10 @@ TILES = [2**22, 1200, 160]
 """Bytes of a tile: several streams, one of them, some of its queries."""
 
 
-def trained(model: Any, view: View, forget: bool, watch: bool) -> tuple[Any, ...]:
-    """The loss of the third segment and all gradients, by the plain path if watched."""
+def trained(model: Any, view: View, forget: bool, watch: bool, seed: int = 5) -> tuple[Any, ...]:
+    """The loss of a text's third segment and all gradients, by the plain path if watched."""
     seeding.seed_everything(4)
-    tokens, state = text(16, batch=5), model.initial_state(5, view)
+    tokens, state = text(16, batch=5, seed=seed), model.initial_state(5, view)
     observer = (lambda *_: None) if watch else None
     for start in (0, 5):
         if forget and start:
@@ -54,6 +54,15 @@ def trained(model: Any, view: View, forget: bool, watch: bool) -> tuple[Any, ...
     return loss, *torch.autograd.grad(loss, used, allow_unused=True)
 
 
+@pytest.fixture(params=[False, True], ids=["as in 32 bits", "long rows, as in 16"])
+def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes rows of scores as long as 16 bits have them, in a format that can be compared."""
+    if request.param:
+        lengthened = tiles.row_length
+        monkeypatch.setattr(tiles, "row_length", lambda n, _: lengthened(n, torch.bfloat16))
+
+
+@pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("view", list(VIEWS.values()), ids=list(VIEWS))
 @pytest.mark.parametrize("settings", list(MODELS.values()), ids=list(MODELS))
 def test_it_equals_the_plain_path(settings: dict[str, Any], view: View, monkeypatch: Any):
@@ -96,18 +105,22 @@ def test_its_gradient_is_that_of_its_values(
     assert torch.autograd.gradcheck(attend, given, fast_mode=True)
 
 
-def test_bfloat16_is_as_close_to_float32_as_the_plain_path_is():
-    model = transformer("xl", n_layer=3).float().train()
-    exact = trained(model, View(6), forget=False, watch=False)
-    with torch.autocast("cpu", torch.bfloat16):
-        plain = trained(model, View(6), forget=False, watch=True)
-        fused = trained(model, View(6), forget=False, watch=False)
+@pytest.mark.parametrize("forget", [False, True])
+def test_bfloat16_is_as_close_to_float32_as_the_plain_path_is(forget: bool):
+    """On average: in models this small a ReLU that rounding switches decides single errors."""
+    model, view = transformer("xl", n_layer=3).float().train(), View(6)
 
-    def error(got: Any) -> float:
+    def error(got: Any, exact: Any) -> float:
         wrong = sum((a - b).pow(2).sum() for a, b in zip(got[1:], exact[1:], strict=True))
         return float(wrong / sum(b.pow(2).sum() for b in exact[1:])) ** 0.5
 
-    assert 0 < error(fused) < max(0.03, 1.5 * error(plain))
+    plain, fused = [], []
+    for seed in range(12):
+        exact = trained(model, view, forget, watch=True, seed=seed)
+        with torch.autocast("cpu", torch.bfloat16):
+            plain.append(error(trained(model, view, forget, watch=True, seed=seed), exact))
+            fused.append(error(trained(model, view, forget, watch=False, seed=seed), exact))
+    assert 0 < sum(fused) < 1.5 * sum(plain)
 
 
 @pytest.mark.parametrize("attention_length", [None, 1, 4, 99])
@@ -135,3 +148,18 @@ def test_training_keeps_the_probabilities_and_no_other_scores():
     storages = {t.untyped_storage().data_ptr(): t.numel() for t in kept}
     scores = 2 * 2 * 120 * 120
     assert sum(size for size in storages.values() if size >= scores / 2) == scores
+
+
+@pytest.mark.parametrize("keys", [1, 31, 32, 33, 480, 481, 511, 512, 513, 1023, 1024, 5000])
+def test_rows_of_16_bits_fit_behind_what_follows_keys_and_distances(keys: int):
+    tile = tiles.Tile(slice(0, 1), slice(0, keys))
+    wide = tile.wide_keys(torch.bfloat16)
+    assert wide.stop % 32 == 0
+    assert wide.stop % 512
+    assert keys <= wide.stop <= keys + tiles.PADDING
+    rows = keys + 1 + tiles.PADDING
+    distances = tile.distances(rows, torch.bfloat16)
+    assert distances.start == 0
+    assert wide.stop + 1 <= distances.stop <= rows
+    assert tile.wide_keys(torch.float32) == slice(0, keys)
+    assert tile.distances(rows, torch.float32) == slice(0, keys + 1)

@@ -5,7 +5,7 @@ import torch
 
 from tests.training.trial import CPU, Recorder, config, trained, weights
 from txlbench.training import precision
-from txlbench.training.precision import autocast, resolve_precision
+from txlbench.training.precision import autocast, products, resolve_precision
 
 
 @pytest.mark.parametrize("asked", ["fp32", "bf16"])
@@ -53,3 +53,18 @@ def test_bf16_changes_the_losses_a_little():
         lines[name] = [line["train_loss"] for line in recorder.training]
     assert lines["fp32"] != lines["bf16"]
     assert lines["fp32"] == pytest.approx(lines["bf16"], rel=0.02)
+
+
+@pytest.mark.parametrize(("capability", "expected"), [((8, 0), "tf32"), ((7, 5), "fp32")])
+def test_tf32_is_fp32_where_the_device_has_no_units_for_it(monkeypatch, capability, expected):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert resolve_precision("tf32", torch.device("cuda:0")) == expected
+    assert resolve_precision("tf32", CPU) == "fp32"
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "tf32"])
+def test_products_of_float32_are_shortened_only_where_it_was_asked_for(name):
+    before = torch.get_float32_matmul_precision()
+    with products(name):
+        assert torch.get_float32_matmul_precision() == ("high" if name == "tf32" else before)
+    assert torch.get_float32_matmul_precision() == before

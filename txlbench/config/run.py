@@ -53,6 +53,8 @@ class RunConfig(Section):
                 "model.same_length sees exactly mem_len keys, but there is no memory; "
                 "set train.mem_len or drop same_length"
             )
+        if train.compile and model.is_recurrent:
+            raise ValueError(f"train.compile: a {model.kind} reads token by token; drop it")
         if model.encoding == "al-rfou" and train.tgt_len - 1 > (model.max_distance or 0):
             raise ValueError(
                 f"model.max_distance {model.max_distance} is too small for al-rfou at "

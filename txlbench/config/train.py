@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from txlbench.config.section import Section
 
-Precision = Literal["auto", "fp32", "bf16"]
+Precision = Literal["auto", "fp32", "tf32", "bf16"]
 
 
 class TrainConfig(Section):
@@ -26,7 +26,10 @@ class TrainConfig(Section):
         clip: largest global norm of the gradient.
         log_interval, eval_interval: steps between log lines, and between validations.
         eval_tokens: targets of each validation, spread evenly over valid; null for all.
-        precision: fp32, bf16 (autocast), or auto: bf16 where the device is fast at it.
+        precision: fp32, tf32 (fp32, its products of 10 bits on a CUDA device that has them), bf16
+            (autocast), or auto: bf16 where the device is fast at it.
+        compile: the forward pass of training steps is compiled by torch.compile at the first
+            step; memory has its full size from then on. Dropout masks are PyTorch's then.
         average_from: share of the steps after which weights are averaged, and the average is
             what is validated and kept; null for no averaging.
         aux_layers: Al-Rfou's auxiliary loss of intermediate layers: layer k of n predicts the
@@ -49,6 +52,7 @@ class TrainConfig(Section):
             "aux_positions": False,
             "memory_reset": 0.0,
             "memory_reset_from": 0.5,
+            "compile": False,
         }
     )
 
@@ -66,6 +70,7 @@ class TrainConfig(Section):
     eval_interval: int = Field(200, ge=1)
     eval_tokens: int | None = Field(None, ge=1)
     precision: Precision = "auto"
+    compile: bool = False
     average_from: float | None = Field(None, ge=0, lt=1)
     aux_layers: bool = False
     aux_positions: bool = False
@@ -112,6 +117,8 @@ class TrainConfig(Section):
             )
         if self.aux_positions and self.loss == "full":
             raise ValueError("aux_positions goes with loss half: full loss trains on all positions")
+        if self.aux_layers and self.compile:
+            raise ValueError("compile: aux_layers change while training; drop one of them")
         return self
 
     @property

@@ -68,17 +68,18 @@ def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Publis
 def _record(request: BenchRequest, progress: Callable[[Workload], None]) -> dict[str, Any]:
     device = choose_devices(request.device, 1, 1).names[0]
     threads = request.threads or cores()
-    results, products = [], []
+    results, products, names = [], [], set()
     for workload in workloads(request.sizes):
         progress(workload)
         found = _timed(workload, device, threads, request.rounds)
         products.append((workload.dtype, found.pop("matmul_gflops")))
+        names.add(found.pop("device_name"))
         described = asdict(workload)
         shown = ("work", "size", "dtype", "batch_size", "tgt_len", "mem_len")
         results.append({**{key: described[key] for key in shown}, **found})
     return {
         "schema": SCHEMA,
-        "machine": _machine(device, threads),
+        "machine": _machine(names.pop() or device, threads),
         "commit": current_commit(),
         "command": request.command,
         "contexts": list(CONTEXTS),

@@ -15,6 +15,7 @@ import torch
 
 from txlbench.config.benchmarks import Workload
 from txlbench.execution.bench_work import prepared
+from txlbench.execution.devices import set_allocator
 from txlbench.seeding import seed_everything
 
 SQUARE = 2048
@@ -83,8 +84,12 @@ def _peak_memory(device: torch.device) -> int:
 
 def main() -> None:
     asked = json.loads(sys.stdin.readline())
-    found = measure(Workload(**asked["workload"]), torch.device(asked["device"]), asked["rounds"])
-    print(json.dumps(found), flush=True)
+    workload, device = Workload(**asked["workload"]), torch.device(asked["device"])
+    if workload.work != "train":
+        set_allocator()  # as the verbs do that evaluate and generate
+    found = measure(workload, device, asked["rounds"])
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    print(json.dumps({**found, "device_name": name}), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from txlbench.data.streams import Batch
 from txlbench.evaluation.context_losses import context_losses
 from txlbench.evaluation.context_reading import choose_reading
 from txlbench.evaluation.partial_losses import PartialLosses
+from txlbench.evaluation.zero_memory import zero_memory
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel, View
 from txlbench.training.loop import Hooks, Settings, train
@@ -91,13 +92,7 @@ def _streaming(model: LanguageModel, workload: Workload, device: torch.device) -
     """Segments with a full memory and their losses; one token at a time where that is asked."""
     length = workload.tgt_len
     tokens = _tokens(workload, length + 1, device)
-    like = model.initial_state(workload.batch_size, View(workload.mem_len))
-    full = like.replace(
-        {
-            name: memory.new_zeros(workload.batch_size, workload.mem_len, *memory.shape[2:])
-            for name, memory in like.tensors().items()
-        }
-    )
+    full = zero_memory(model, workload.batch_size, View(workload.mem_len))
     with autocast(workload.dtype, device):
         state = model.evaluation_state(full)
 

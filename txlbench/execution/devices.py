@@ -95,13 +95,14 @@ HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 """Makes PyTorch ask for large pages, where the system gives them to those who ask.
 
 Keys and values that are read once a token were measured to come from memory up to twice as fast.
+Training gains nothing and was measured to fault more, so that its processes do without.
 """
 
 
 def set_allocator() -> None:
-    """Sets the allocator of this process as workers have it, before its first large tensor.
+    """Sets the allocator of a process that evaluates, before its first large tensor.
 
-    Freed blocks are kept with glibc alone.
+    Large pages are asked for, and with glibc freed blocks are kept as in workers.
     """
     for name, value in HUGE_PAGES.items():
         os.environ.setdefault(name, value)
@@ -122,5 +123,5 @@ def worker_environment(threads: int, inherited: Mapping[str, str]) -> dict[str, 
 
 
 def allocator_settings() -> dict[str, str]:
-    """What a process's environment says of memory."""
-    return {**{name: str(size) for name, (_, size) in ALLOCATOR.items()}, **HUGE_PAGES}
+    """What the environment of a training process says of memory."""
+    return {name: str(size) for name, (_, size) in ALLOCATOR.items()}

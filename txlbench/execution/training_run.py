@@ -19,10 +19,12 @@ from txlbench.execution.keeper import Keeper
 from txlbench.models.factory import build_model
 from txlbench.records.run_directory import RunDirectory
 from txlbench.training.averaging import WeightAverage
+from txlbench.training.compiling import compiled_forward
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser
 from txlbench.training.precision import resolve_precision
 from txlbench.training.save_schedule import SaveSchedule
+from txlbench.training.staging import staged
 from txlbench.training.state import TrainingState, empty_memories, training_view
 
 VALIDATION_STREAMS = 10
@@ -62,6 +64,8 @@ class TrainingRun:
         optimiser = build_optimiser(model.parameters(), train_config)
         average = None if train_config.average_from is None else WeightAverage(model)
         self.state = TrainingState(model, optimiser, memories, average=average)
+        if train_config.compile:
+            self.state.forward = compiled_forward(model)
         self.valid = training_regime(config, "valid").model_copy(
             update={"tokens": train_config.eval_tokens, "batch_size": VALIDATION_STREAMS}
         )
@@ -93,7 +97,8 @@ class TrainingRun:
         self._start_clock()
         self.schedule = SaveSchedule(train_config, self.state.progress.step, self.save_asked)
         hooks = Hooks(self._log, self._validate, self._save, self.should_stop, self._should_save)
-        done = train(self.state, streams, self.settings, hooks)
+        with staged(streams, self.device) as batches:
+            done = train(self.state, batches, self.settings, hooks)
         self.keeper.finish(self.state)
         if done:
             self._summarise()

@@ -4,9 +4,16 @@ With S keys and T queries, query i stands at key S - T + i, so its distance to k
 S - T + i - j: zero for itself, negative for the future. This file is the only place that knows.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+
+def distance(query: Any, key: Any, queries: int, keys: int) -> Any:
+    """Of query i to key j: S - T + i - j."""
+    return keys - queries + query - key
 
 
 def distances_S(keys: int, clamp_len: int | None, device: torch.device | None = None) -> Tensor:
@@ -28,11 +35,12 @@ def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor)
         attention_length: number of keys a query sees, itself included; None for all.
         like: a tensor with the device and dtype wanted.
     """
-    query = torch.arange(keys - queries, keys, device=like.device)[:, None]
-    distance = query - torch.arange(keys, device=like.device)[None, :]
-    blocked = distance < 0
+    query = torch.arange(queries, device=like.device)[:, None]
+    key = torch.arange(keys, device=like.device)[None, :]
+    apart = distance(query, key, queries, keys)
+    blocked = apart < 0
     if attention_length is not None:
-        blocked |= distance >= attention_length
+        blocked |= apart >= attention_length
     return like.new_zeros(queries, keys).masked_fill_(blocked, float("-inf"))
 
 

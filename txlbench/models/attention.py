@@ -1,5 +1,6 @@
 """Multi-head attention over memory and segment, scored by the encoding."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,14 @@ from txlbench.config.model import ModelConfig
 from txlbench.models.attention_dropout import AttentionDropout
 from txlbench.models.context_projection import project
 from txlbench.models.dropout import Dropout
+from txlbench.models.flexible_attention import SMALLEST_HEAD, flexible_attention
 from txlbench.models.fused_attention import fused_attention
 from txlbench.models.mask import Mask
 from txlbench.models.positions.encoding import Encoding, Scores
 from txlbench.models.positions.terms import Terms
+
+Kernel = Callable[[Tensor, Tensor, Terms, Mask], Tensor]
+"""Queries [B, T, H, K] and context [B, S, 2, H, K] -> mixed values [B, T, H, K]."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,9 @@ class Attention(nn.Module):
         self, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the mixed values [B, T, D] and, if watched, the probabilities [H, B, T, S]."""
-        if not scoring.watched and scoring.encoding.has_terms and input_BTD.device.type == "cpu":
-            return self._fused(input_BTD, context_BSD, scoring), None
+        kernel = self._kernel(input_BTD.device.type, scoring)
+        if kernel is not None:
+            return self._fused(kernel, input_BTD, context_BSD, scoring), None
         query_HBTK = self.queries(input_BTD)
         key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
         scores_HBTS = self._combine(scoring.scores(query_HBTK), key_HBSK)
@@ -74,26 +80,40 @@ class Attention(nn.Module):
         ).view(query_HBTK.shape)
         return self.joined(mixed_HBTK), attention_HBTS
 
-    def _fused(self, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring) -> Tensor:
+    def _kernel(self, device: str, scoring: Scoring) -> Kernel | None:
+        """What computes attention without its probabilities; None where they are computed.
+
+        Compiled for a CPU the plain path is faster than one that is broken into parts.
+        """
+        if scoring.watched or not scoring.encoding.has_terms:
+            return None
+        drops = self.training and self.dropatt.rate > 0
+        if device == "cpu":
+            return None if torch.compiler.is_compiling() else self._in_tiles
+        return None if drops or self.size < SMALLEST_HEAD else flexible_attention
+
+    def _fused(
+        self, kernel: Kernel, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring
+    ) -> Tensor:
         """The mixed values [B, T, D], without the probabilities."""
         query_BTHK = self.q_net(input_BTD).unflatten(-1, (self.heads, self.size))
-        if self.memory_learns:
+        if self.memory_learns or torch.compiler.is_compiling():
             projected_BSI = self.kv_net(context_BSD)
         else:
             projected_BSI = project(input_BTD, context_BSD.detach(), self.kv_net.weight)
         context_BS2HK = projected_BSI.unflatten(-1, (2, self.heads, self.size))
-        dropout = self._dropout(len(input_BTD), scoring.mask)
-        mixed_BTHK = fused_attention(
-            query_BTHK, context_BS2HK, scoring.terms, scoring.mask, dropout
-        )
+        mixed_BTHK = kernel(query_BTHK, context_BS2HK, scoring.terms, scoring.mask)
         mixed: Tensor = self.o_net(mixed_BTHK.flatten(2))
         return mixed
 
-    def _dropout(self, batch: int, mask: Mask) -> AttentionDropout | None:
-        if not self.training or self.dropatt.rate == 0:
-            return None
-        shape = (self.heads, batch, mask.queries, mask.keys)
-        return AttentionDropout.draw(shape, self.dropatt.rate)
+    def _in_tiles(
+        self, query_BTHK: Tensor, context_BS2HK: Tensor, terms: Terms, mask: Mask
+    ) -> Tensor:
+        dropout = None
+        if self.training and self.dropatt.rate > 0:
+            shape = (self.heads, len(query_BTHK), mask.queries, mask.keys)
+            dropout = AttentionDropout.draw(shape, self.dropatt.rate)
+        return fused_attention(query_BTHK, context_BS2HK, terms, mask, dropout)
 
     def queries(self, input_BTD: Tensor) -> Tensor:
         """[H, B, T, K], contiguous."""

@@ -89,7 +89,8 @@ class Streams:
         oldest_B = mask.keys - mask.queries - known_B[self.streams] - tile.keys.start
         forgotten_BS = torch.arange(tile.shape[1], device=scores.device) < oldest_B[:, None]
         hidden_BS = scores.new_zeros(forgotten_BS.shape).masked_fill_(forgotten_BS, float("-inf"))
-        scores.unflatten(0, (-1, self.count)).add_(hidden_BS[:, None])
+        of_keys = scores[..., : tile.shape[1]]
+        of_keys.unflatten(0, (-1, self.count)).add_(hidden_BS[:, None])
 
 
 class Gradients:

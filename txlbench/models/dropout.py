@@ -48,7 +48,7 @@ class Dropout(nn.Module):
 
     def drop(self, values: Tensor) -> Tensor:
         """`values` times a mask."""
-        if values.device.type != "cpu":
+        if values.device.type != "cpu" or torch.compiler.is_compiling():
             return dropout(values, self.rate)
         return values * keep_mask(values, self.rate)
 
@@ -58,7 +58,8 @@ class Dropout(nn.Module):
         Args:
             segment: B and T, whose product is N.
         """
-        if not self.training or self.rate == 0 or values_NF.device.type != "cpu":
+        drops = self.training and self.rate > 0 and values_NF.device.type == "cpu"
+        if not drops or torch.compiler.is_compiling():
             return self(values_NF.relu().unflatten(0, segment))
         dropped: Tensor = DroppedRelu.apply(values_NF, self.rate)  # type: ignore[no-untyped-call]
         return dropped.unflatten(0, segment)

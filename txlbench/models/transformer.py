@@ -3,7 +3,7 @@
 The four models that the paper compares differ in the encoding object and in the view only.
 """
 
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -37,8 +37,8 @@ class Transformer(LanguageModel):
 
     def initial_state(self, batch_size: int, view: View) -> Memory:
         """Empty memory: not zeros, which the official TensorFlow code attends to (E18)."""
-        like = self.embedding.tables[0]
-        empty = like.new_empty(batch_size, 0, self.config.d_model)
+        like, blocks = self.embedding.tables[0], cast("Any", self.blocks)
+        empty = blocks[0].entering(like.new_empty(batch_size, 0, self.config.d_model))
         return Memory((empty,) * self.config.n_layer, view)
 
     def evaluation_state(self, state: Memory) -> Cache:

@@ -13,7 +13,7 @@ from txlbench.models.interface import View
 from txlbench.training.memory_reset import with_resets
 from txlbench.training.objective import Auxiliary, scored_loss
 from txlbench.training.optimisation import apply_gradients, learning_rate
-from txlbench.training.precision import autocast
+from txlbench.training.precision import autocast, products
 from txlbench.training.state import Progress, TrainingState, empty_memories
 
 
@@ -82,9 +82,11 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
     while progress.step < config.max_step:
         batch = batches[progress.step]
         if batch.first:
-            state.memories = empty_memories(state.model, config, settings.view)
+            with autocast(settings.precision, settings.device):
+                state.memories = empty_memories(state.model, config, settings.view)
         state.memories = with_resets(state.memories, config, progress.step)
-        _step(state, batch, settings)
+        with products(settings.precision):
+            _step(state, batch, settings)
         if progress.step % config.log_interval == 0 or progress.step == config.max_step:
             hooks.log(_log_line(progress, config))
         validated = progress.step % config.eval_interval == 0 or progress.step == config.max_step
@@ -107,14 +109,22 @@ def _step(state: TrainingState, batch: BatchLike, settings: Settings) -> None:
     for index, (tokens, targets) in enumerate(_chunks(batch, config, settings.device)):
         with autocast(settings.precision, settings.device):
             losses, state.memories[index] = scored_loss(
-                state.model, tokens, targets, batch.scored, state.memories[index], auxiliary
+                state.model,
+                tokens,
+                targets,
+                batch.scored,
+                state.memories[index],
+                auxiliary,
+                state.forward,
             )
         ((losses.scored + losses.auxiliary) / count).backward()
         total += losses.scored.detach()
-    loss_sum = total.item()
+    rate = learning_rate(config, progress.step + 1)
+    norm_on_device = apply_gradients(state.optimiser, config, rate)
+    # Read together: each reading makes a device wait for the host.
+    loss_sum, norm = torch.stack([total.double(), norm_on_device.double()]).tolist()
     if not math.isfinite(loss_sum):
         raise Diverged(f"the loss is {loss_sum} at step {progress.step + 1}")
-    norm = apply_gradients(state.optimiser, config, learning_rate(config, progress.step + 1)).item()
     if not math.isfinite(norm):
         raise Diverged(f"the gradient's norm is {norm} at step {progress.step + 1}")
     progress.step += 1

@@ -1,6 +1,8 @@
 """What a training step minimises: the summed loss of the scored positions, and auxiliary losses."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,15 +52,20 @@ def scored_loss(
     scored: int,
     state: State,
     auxiliary: Auxiliary | None = None,
+    forward: Callable[..., Any] | None = None,
 ) -> tuple[Losses, State]:
     """The losses of each row's last `scored` positions, and the next state.
 
     With half loss those are the positions i >= tgt_len // 2; the paper does not publish how it
     coded this. The other positions get no gradient from their own targets.
+
+    Args:
+        forward: the model's forward pass, where it is compiled.
     """
     auxiliary = auxiliary or Auxiliary()
     watched: list[Tensor] = []
-    hidden_BTD, state = model.forward(tokens_BT, state, _keep(watched, auxiliary))
+    read = forward or model.forward
+    hidden_BTD, state = read(tokens_BT, state, _keep(watched, auxiliary))
     begin = tokens_BT.shape[1] - scored
     main = _sum(model, hidden_BTD[:, begin:], targets_BT[:, begin:])
     extra = torch.zeros_like(main)

@@ -1,7 +1,9 @@
 """Everything that changes while a model trains, in one object."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -9,6 +11,7 @@ from txlbench.config.run import RunConfig
 from txlbench.config.train import TrainConfig
 from txlbench.models.interface import LanguageModel, State, View
 from txlbench.training.averaging import WeightAverage
+from txlbench.training.compiling import hidden_memory
 
 
 @dataclass
@@ -37,13 +40,21 @@ class Progress:
 
 @dataclass
 class TrainingState:
-    """Model, optimiser, the memory of each chunk of the batch, progress, averaged weights."""
+    """Model, optimiser, the memory of each chunk of the batch, progress, averaged weights.
+
+    Attributes:
+        forward: the model's, in training steps.
+    """
 
     model: LanguageModel
     optimiser: torch.optim.Optimizer
     memories: list[State]
     progress: Progress = field(default_factory=Progress)
     average: WeightAverage | None = None
+    forward: Callable[..., Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.forward = self.model.forward
 
     def evaluation_weights(self) -> AbstractContextManager[None]:
         """Inside, the model carries the weights that are validated and kept."""
@@ -59,4 +70,6 @@ def training_view(config: RunConfig) -> View:
 def empty_memories(model: LanguageModel, train: TrainConfig, view: View) -> list[State]:
     """One empty memory for each chunk of the batch."""
     rows = train.batch_size // train.batch_chunk
+    if train.compile:
+        return [hidden_memory(model, rows, view, train.tgt_len) for _ in range(train.batch_chunk)]
     return [model.initial_state(rows, view) for _ in range(train.batch_chunk)]

@@ -26,11 +26,18 @@ def sinusoid(positions: Tensor, d_model: int, dtype: torch.dtype) -> Tensor:
     return rows.to(torch.promote_types(dtype, torch.float32))
 
 
-@lru_cache(maxsize=64)
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def cached_sinusoid(
     first: int, last: int, clamp_len: int | None, d_model: int, dtype: torch.dtype, device: str
 ) -> Tensor:
     """The sinusoids of positions `first`, ..., `last` in that order, kept between calls."""
+    return _kept(first, last, clamp_len, d_model, dtype, device)
+
+
+@lru_cache(maxsize=64)
+def _kept(
+    first: int, last: int, clamp_len: int | None, d_model: int, dtype: torch.dtype, device: str
+) -> Tensor:
     step = 1 if last >= first else -1
     positions = torch.arange(first, last + step, step, device=device)
     if clamp_len is not None:

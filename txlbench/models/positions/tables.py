@@ -34,11 +34,15 @@ class Table:
 
     def position(self, query_HBTK: Tensor) -> Tensor:
         """Scores [H, B, T, S] of queries by their distance to each key."""
+        return relative_shift(self.by_distance(query_HBTK))
+
+    def by_distance(self, query_HBTK: Tensor) -> Tensor:
+        """The same as they lie in the rows: [H, B, T, S + 1]."""
         _, batch, queries, _ = query_HBTK.shape
-        by_distance = torch.bmm(query_HBTK.flatten(1, 2), self.rows_HKS.to(query_HBTK.dtype))
+        scores = torch.bmm(query_HBTK.flatten(1, 2), self.rows_HKS.to(query_HBTK.dtype))
         if self.bias_HS is not None:
-            by_distance = by_distance + self.bias_HS[:, None, :].to(by_distance.dtype)
-        return relative_shift(by_distance.unflatten(1, (batch, queries)))
+            scores = scores + self.bias_HS[:, None, :].to(scores.dtype)
+        return scores.unflatten(1, (batch, queries))
 
     def scaled(self, dtype: torch.dtype) -> "Table":
         """The table of scores over sqrt(d_head), laid out to be multiplied with often."""

@@ -22,10 +22,11 @@ class Terms(NamedTuple):
     def content_query(self, query_HBTK: Tensor) -> Tensor:
         return _plus(query_HBTK, self.content_bias_HK)
 
+    def position_query(self, query_HBTK: Tensor) -> Tensor:
+        return _plus(query_HBTK, self.position_bias_HK)
+
     def position_HBTS(self, query_HBTK: Tensor) -> Tensor | None:
-        if self.table is None:
-            return None
-        return self.table.position(_plus(query_HBTK, self.position_bias_HK))
+        return None if self.table is None else self.table.position(self.position_query(query_HBTK))
 
 
 def _plus(query_HBTK: Tensor, bias_HK: Tensor | None) -> Tensor:
