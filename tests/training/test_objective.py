@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.training.trial import VOCABULARY, config, state_of, streams, text
+from txlbench.models import attention
 from txlbench.models.interface import View
 from txlbench.training.objective import Auxiliary, scored_loss
 from txlbench.training.state import training_view
@@ -81,6 +82,18 @@ def test_auxiliary_layers_predict_the_scored_targets_from_their_own_states():
         state.model.losses(seen[layer][:, 3:], batch.targets[:, 3:]).sum() for layer in (0, 1)
     )
     torch.testing.assert_close(losses.auxiliary, expected)
+
+
+def test_auxiliary_layers_leave_attention_fused(monkeypatch):
+    run, calls = config({"n_layer": 3}), []
+    state, batch = state_of(run), streams(run)[1]
+    fused = attention.fused_attention
+    monkeypatch.setattr(
+        attention, "fused_attention", lambda *given: (calls.append(1), fused(*given))[1]
+    )
+    every = Auxiliary(frozenset({0, 1}))
+    scored_loss(state.model, batch.tokens, batch.targets, 6, state.memories[0], every)
+    assert len(calls) == 3
 
 
 def test_auxiliary_layers_end_one_after_the_other_in_the_first_half():

@@ -43,6 +43,7 @@ def speed(**options: Any) -> None:
     The first MODEL that attends is the baseline, read in sliding windows moved on by one token,
     as a transformer without recurrence must be. Beside what other commands take, a MODEL may be
     FILE.yaml:LABEL, a row of an experiment with random weights: speed does not depend on them.
+    A recurrent MODEL is read in the shortest segments and in those of the attention length.
     """
     from txlbench.execution.speed import SpeedRequest, run_speed
 

@@ -16,6 +16,7 @@ from txlbench.config.benchmarks import CONTEXTS, SIZES, Workload, workloads
 from txlbench.errors import UserError
 from txlbench.execution.commit import current_commit
 from txlbench.execution.devices import choose_devices, cores, worker_environment
+from txlbench.execution.machine import processor
 from txlbench.execution.publishing import Published, publish
 from txlbench.registry import suggestion
 from txlbench.reporting.bench.record import read_bench
@@ -117,19 +118,9 @@ def _by_dtype(products: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 def _machine(device: str, threads: int) -> Mapping[str, Any]:
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "device": device,
         "threads": threads,
         "system": f"{platform.system()} {platform.machine()}",
         "torch": version("torch"),
     }
-
-
-def _processor() -> str:
-    """The processor's name; its architecture where the system does not tell."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())

@@ -1,6 +1,5 @@
 """`speed`: what a new token costs with a sliding window and with state that is reused (Table 9)."""
 
-import platform
 import shlex
 import statistics
 import sys
@@ -17,6 +16,7 @@ from txlbench.evaluation.speed import Setting, Task, reuse_task, time_by_turns, 
 from txlbench.execution.commit import current_commit
 from txlbench.execution.devices import own_device
 from txlbench.execution.fresh import fresh_model, is_fresh
+from txlbench.execution.machine import processor
 from txlbench.execution.naming import shortest_suffixes
 from txlbench.execution.publishing import Published, publish
 from txlbench.execution.references import LoadedModel, load_model
@@ -173,7 +173,9 @@ def _tasks(
         yield Case(contender.name, WINDOW, None), window_task(setting, length)
     if loaded.config.has_coherent_memory:
         view = View(length, loaded.look_back.clamp_len, same_length=attends)
-        for tgt_len in dict.fromkeys((*request.tgt_lens, length)):
+        # A recurrent state knows no attention length: its slowest and its fastest way will do.
+        tgt_lens = request.tgt_lens if attends else (min(request.tgt_lens),)
+        for tgt_len in dict.fromkeys((*tgt_lens, length)):
             task = reuse_task(setting, view, tgt_len, attends)
             yield Case(contender.name, REUSE, tgt_len), task
 
@@ -200,7 +202,7 @@ def _record(
     return {
         "schema": SCHEMA,
         "device": str(device),
-        "machine": torch.cuda.get_device_name(device) if cuda else platform.machine(),
+        "machine": torch.cuda.get_device_name(device) if cuda else processor(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "precision": request.precision,

@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from txlbench.models.cache import Cache
 from txlbench.models.cached_step import cached_step, can_step
 from txlbench.models.computing import computing_dtype
-from txlbench.models.interface import Observer
+from txlbench.models.interface import Observer, sees_attention
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory
 from txlbench.models.positions.encoding import Scores
@@ -42,7 +42,7 @@ def cached_pass(
         normed_BTD = block.normed(hidden_BTD)
         key, value = cache.write(layer, block.attention.keys_values(normed_BTD))
         scores = model.encoding.score(layer, block.attention.queries(normed_BTD), shared)
-        mixed_HBTK, attention = _attend(scores, key, value, mask, observer is not None)
+        mixed_HBTK, attention = _attend(scores, key, value, mask, sees_attention(observer))
         hidden_BTD = block.after_attention(hidden_BTD, block.attention.joined(mixed_HBTK))
         if observer is not None:
             observer(layer, hidden_BTD, attention)

@@ -8,7 +8,7 @@ Names of tensors end in their shape. The letters, everywhere in the package:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +58,21 @@ class Observer(Protocol):
     """Receives what a forward pass computes on its way."""
 
     def __call__(self, layer: int, hidden_BTD: Tensor, attention_HBTS: Tensor | None) -> None: ...
+
+
+@dataclass(frozen=True)
+class HiddenObserver:
+    """Receives each layer's states alone, so that attention may be computed the fast way."""
+
+    observe: Callable[[int, Tensor], None]
+
+    def __call__(self, layer: int, hidden_BTD: Tensor, attention_HBTS: Tensor | None) -> None:  # noqa: ARG002
+        self.observe(layer, hidden_BTD)
+
+
+def sees_attention(observer: Observer | None) -> bool:
+    """Whether the probabilities themselves are wanted."""
+    return observer is not None and not isinstance(observer, HiddenObserver)
 
 
 class LanguageModel(nn.Module, ABC):

@@ -15,7 +15,7 @@ from txlbench.models.cache import Cache
 from txlbench.models.cached_pass import cache_of, cached_pass
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
-from txlbench.models.interface import LanguageModel, Observer, View
+from txlbench.models.interface import LanguageModel, Observer, View, sees_attention
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, carried, with_memory
 from txlbench.models.positions.encoding import Encoding
@@ -65,7 +65,7 @@ class Transformer(LanguageModel):
             entering_BTD = block.entering(hidden_BTD)
             context_BSD = with_memory(state.layers[layer], entering_BTD)
             remembered.append(carried(context_BSD, queries, view))
-            scoring = Scoring(self.encoding, layer, shared, mask, observer is not None)
+            scoring = Scoring(self.encoding, layer, shared, mask, sees_attention(observer))
             hidden_BTD, attention = block(hidden_BTD, entering_BTD, context_BSD, scoring)
             if observer is not None:
                 observer(layer, hidden_BTD, attention)

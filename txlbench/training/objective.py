@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from txlbench.config.train import TrainConfig
-from txlbench.models.interface import LanguageModel, Observer, State
+from txlbench.models.interface import HiddenObserver, LanguageModel, State
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ def _sum(model: LanguageModel, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor
     return losses.to(torch.promote_types(losses.dtype, torch.float32)).sum()
 
 
-def _keep(watched: list[Tensor], auxiliary: Auxiliary) -> Observer | None:
+def _keep(watched: list[Tensor], auxiliary: Auxiliary) -> HiddenObserver | None:
     """An observer that keeps the hidden states of the layers that predict."""
     if not auxiliary.layers:
         return None
 
-    def observe(layer: int, hidden_BTD: Tensor, attention_HBTS: Tensor | None) -> None:  # noqa: ARG001
+    def observe(layer: int, hidden_BTD: Tensor) -> None:
         if layer in auxiliary.layers:
             watched.append(hidden_BTD)
 
-    return observe
+    return HiddenObserver(observe)
