@@ -1,5 +1,6 @@
 """A compiled forward pass: at most two compilations beside memory, and the same losses."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from torch.nn.attention import flex_attention as flex
 from tests.training.trial import Recorder, config, settings_of, state_of, streams
 from txlbench.models.attention import Attention
 from txlbench.models.flexible_attention import flexible_attention
-from txlbench.training.compiling import compiled_forward
+from txlbench.training.compiling import compiled_forward, has_one_shape, hidden_memory
 from txlbench.training.loop import train
+from txlbench.training.state import empty_memories, training_view
 
 RUNS = {
     "xl": {},
@@ -64,6 +66,29 @@ def test_attention_of_cuda_devices_is_compiled_with_the_rest(monkeypatch: pytest
     assert 1 <= counter.frame_count <= 2
     monkeypatch.undo()
     assert got == pytest.approx(losses(False, None), abs=1e-4)
+
+
+def test_a_cuda_device_meets_one_shape_of_memory_from_the_first_step_on():
+    run = config(mem_len=9)
+    state, view = state_of(run), training_view(run)
+
+    def on_cuda() -> Any:
+        yield SimpleNamespace(device=torch.device("cuda"))
+
+    assert not has_one_shape(state.model, run.train)
+    state.model.parameters = on_cuda  # type: ignore[method-assign]
+    (memory,) = empty_memories(state.model, run.train, view)
+    assert [tuple(layer.shape) for layer in memory.layers] == [(4, 9, 16)] * 2
+    assert memory.known_B.tolist() == [0] * 4
+
+
+def test_a_recurrent_state_is_as_it_is():
+    state = state_of(config({"kind": "lstm"}))
+    (plain,) = state.memories
+    hidden = hidden_memory(state.model, 4, training_view(config()), 6)
+    assert {name: part.shape for name, part in hidden.tensors().items()} == {
+        name: part.shape for name, part in plain.tensors().items()
+    }
 
 
 @pytest.mark.full

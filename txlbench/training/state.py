@@ -11,7 +11,7 @@ from txlbench.config.run import RunConfig
 from txlbench.config.train import TrainConfig
 from txlbench.models.interface import LanguageModel, State, View
 from txlbench.training.averaging import WeightAverage
-from txlbench.training.compiling import hidden_memory
+from txlbench.training.compiling import has_one_shape, hidden_memory
 
 
 @dataclass
@@ -70,6 +70,6 @@ def training_view(config: RunConfig) -> View:
 def empty_memories(model: LanguageModel, train: TrainConfig, view: View) -> list[State]:
     """One empty memory for each chunk of the batch."""
     rows = train.batch_size // train.batch_chunk
-    if train.compile:
+    if has_one_shape(model, train):
         return [hidden_memory(model, rows, view, train.tgt_len) for _ in range(train.batch_chunk)]
     return [model.initial_state(rows, view) for _ in range(train.batch_chunk)]

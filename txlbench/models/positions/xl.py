@@ -17,7 +17,7 @@ from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
 from txlbench.models.positions.terms import Terms
 
 FAR = 1024
-"""Keys from which a single query's sums of angles beat reading R: about equal at 800."""
+"""Keys from which a CPU sums angles faster for a single query than it reads R: equal at 800."""
 
 EXACT = (torch.float32, torch.float64)
 """In what angles may be summed."""
@@ -60,7 +60,8 @@ class XLEncoding(Encoding):
     ) -> ScaledTables:
         """W_kR R of every layer, projected once for many passes; for a single query sums."""
         dtype = computing_dtype(like)
-        if queries == 1 and keys >= FAR and clamp_len is None and dtype in EXACT:
+        far = keys >= FAR and like.device.type == "cpu"
+        if queries == 1 and far and clamp_len is None and dtype in EXACT:
             return recall_tables(kept, AngleSums, keys, lambda reach: self.recall_sums(reach, like))
 
         def tables(reach: int) -> Iterator[Table]:
