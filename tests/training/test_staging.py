@@ -34,7 +34,8 @@ def test_each_step_gets_its_batch_and_each_is_read_once():
         assert torch.equal(batch.targets, expected.targets)
         assert (batch.scored, batch.first) == (expected.scored, expected.first)
     ahead.close()
-    assert sorted(set(source.read)) == [0, 1, 2, 3, 4, 5, 6, 20, 21, 22]
+    # What was asked for and what came next; the very last may not have been begun.
+    assert {*source.read} - {6} == {0, 1, 2, 3, 4, 5, 20, 21, 22}
     assert [source.read.count(step) for step in (0, 1, 2, 3)] == [1] * 4
 
 
