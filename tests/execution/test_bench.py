@@ -56,7 +56,40 @@ def test_bad_input(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(UserError, match=r"x\.json: schema None found"):
         bench(BenchRequest(("small",), tmp_path, tmp_path / "x.json"), print)
+    with pytest.raises(UserError, match=r"none\.json: No such file"):
+        bench(BenchRequest(("small",), tmp_path, tmp_path / "none.json"), print)
     assert {path.name for path in tmp_path.iterdir()} <= {"x.json", "mine.txt"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("results", [], "results: List should have at least 1 item"),
+        ("results", {}, "results: "),
+        ("machine", 3, "machine: "),
+        ("tokens_per_second", None, r"results\.0\.tokens_per_second: "),
+        ("tokens_per_second", {"median": "1", "min": 1.0, "max": 1.0}, "median: "),
+    ],
+)
+def test_a_damaged_file_to_compare_with_is_refused_before_anything_is_timed(
+    tmp_path, monkeypatch, key, value, found
+):
+    monkeypatch.setattr(module, "workloads", lambda _: iter([TINY["generate"]]))
+    first = BenchRequest(("small",), tmp_path / "a", device="cpu", threads=1, rounds=3)
+    path = bench(first, print).path
+    record = json.loads(path.read_text())
+    (record["results"][0] if key == "tokens_per_second" else record)[key] = value
+    path.write_text(json.dumps(record))
+    monkeypatch.setattr(module, "workloads", lambda _: pytest.fail("timed"))
+    with pytest.raises(UserError, match=found):
+        bench(BenchRequest(("small",), tmp_path / "b", path, "cpu", threads=1), print)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_timed(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "workloads", lambda _: pytest.fail("timed"))
+    (tmp_path / "text").write_text("")
+    with pytest.raises(UserError, match=r"text: not a directory.*--out"):
+        bench(BenchRequest(("small",), tmp_path / "text" / "x"), print)
 
 
 def test_work_that_fails_is_named(tmp_path, monkeypatch):

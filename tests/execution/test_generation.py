@@ -6,6 +6,7 @@ import pytest
 
 from tests.execution.trial import finished, write_spec
 from tests.models.convert.scored import GOLDEN
+from txlbench.data.levels import ByteVocabulary
 from txlbench.errors import UserError
 from txlbench.execution.generation import Wish, continue_text, vocabulary_of
 from txlbench.execution.references import LoadedModel
@@ -76,3 +77,23 @@ def test_what_a_token_is_shows_in_the_vocabulary(tokens, level):
     loaded = LoadedModel("one", None, None, len(tokens), None, tokens=tokens)
     assert vocabulary_of(loaded).level == level
     assert vocabulary_of(loaded, "word").level == "word"
+
+
+def test_a_recurrent_state_takes_no_memory_length():
+    settings = {"model.kind": "lstm"}
+    assert len(continue_text(wish(settings)).ids) == 8
+    with pytest.raises(UserError, match=r"--mem-len: the state of lstm reaches back"):
+        continue_text(wish(settings, mem_len=3))
+
+
+def test_a_temperature_that_is_no_number_is_refused():
+    with pytest.raises(UserError, match=r"--temperature: not a number"):
+        continue_text(wish(temperature=float("nan")))
+
+
+def test_bytes_that_are_no_text_are_taken_as_they_are(tmp_path):
+    path = tmp_path / "prompt"
+    path.write_bytes(b"the \xff\x00\xe2 ")
+    made = continue_text(wish(prompt=None, prompt_file=path))
+    assert len(made.ids) == 8
+    assert list(ByteVocabulary.full().encode("a\udcff")) == [97, 255]

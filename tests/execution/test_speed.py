@@ -126,3 +126,15 @@ def test_only_experiment_files_are_fresh():
     assert is_fresh("experiments/one.yaml:A row: with a colon")
     assert not is_fresh("hf:folder")
     assert not is_fresh("results/one/label")
+
+
+def test_a_length_given_twice_is_timed_once_and_quartiles_lie_within_what_was_measured():
+    record = record_of("spec.yaml:XL", attention_lengths=(24, 12, 24), rounds=2)
+    assert record["attention_lengths"] == [24, 12]
+    assert len(record["results"]) == len(
+        {(line["regime"], line["attention_length"], line["tgt_len"]) for line in record["results"]}
+    )
+    for line in record["results"]:
+        for summary in (line["seconds_per_token"], line["speedup"]):
+            assert summary["min"] <= summary["lower_quartile"] <= summary["upper_quartile"]
+            assert summary["upper_quartile"] <= summary["max"]

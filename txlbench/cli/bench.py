@@ -48,7 +48,7 @@ def bench(sizes: str, **options: Any) -> None:
     from txlbench.execution.bench import BenchRequest
     from txlbench.execution.bench import bench as run
 
-    names = tuple(name.strip() for name in sizes.split(","))
+    names = tuple(dict.fromkeys(name.strip() for name in sizes.split(",")))
     command = shlex.join(["txlbench", *sys.argv[1:]])
     request = BenchRequest(sizes=names, command=command, **options)
     show(run(request, _say))

@@ -25,12 +25,12 @@ from txlbench.config.catalogue import Level
 )
 @click.option(
     "--temperature",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=1e-6, max=1e6),
     default=1.0,
     show_default=True,
     help="Below 1 the likeliest become likelier.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0, max=2**63 - 1), default=1, show_default=True)
 @click.option("--mem-len", type=click.IntRange(min=0), help="Cached states.  [default: as trained]")
 @click.option("--level", type=click.Choice(get_args(Level)), help="What a token is.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")

@@ -54,7 +54,7 @@ class RunConfig(Section):
                 "set train.mem_len or drop same_length"
             )
         if train.compile and model.is_recurrent:
-            raise ValueError(f"train.compile: a {model.kind} reads token by token; drop it")
+            raise ValueError(f"train.compile: {model.kind} reads token by token; drop it")
         if model.encoding == "al-rfou" and train.tgt_len - 1 > (model.max_distance or 0):
             raise ValueError(
                 f"model.max_distance {model.max_distance} is too small for al-rfou at "

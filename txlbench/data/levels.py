@@ -54,7 +54,7 @@ class ByteVocabulary(CharVocabulary):
         return cls(map(chr, range(256)))
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        return self.encode_piece(text.encode().decode("latin-1"))
+        return self.encode_piece(text.encode(errors="surrogateescape").decode("latin-1"))
 
     def join(self, symbols: Sequence[str]) -> str:
         return "".join(symbols).encode("latin-1").decode(errors="replace")

@@ -1,5 +1,6 @@
 """`generate`: a model goes on with the user's text."""
 
+import math
 import time
 from dataclasses import dataclass
 from itertools import islice
@@ -65,6 +66,8 @@ def continue_text(wish: Wish) -> Continuation:
         UserError: if the prompt is empty or not of the model's symbols.
     """
     prompt = _prompt(wish)
+    if math.isnan(wish.temperature):
+        raise UserError("--temperature: not a number", "1 leaves probabilities as they are")
     device = own_device(wish.device)
     loaded = load_model(wish.model, device, wish.checkpoint)
     vocabulary = vocabulary_of(loaded, wish.level)
@@ -123,6 +126,11 @@ def _likely_level(tokens: tuple[str, ...]) -> Level:
 def _look(loaded: LoadedModel, mem_len: int | None) -> Look:
     """Memory where it is coherent: as asked, as trained, or a segment where it had none."""
     look_back = loaded.look_back
+    if mem_len is not None and loaded.config.is_recurrent:
+        raise UserError(
+            f"--mem-len: the state of {loaded.config.kind} reaches back without limit",
+            "drop the option",
+        )
     if not loaded.config.has_coherent_memory:
         if mem_len is not None:
             raise UserError(

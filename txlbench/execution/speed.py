@@ -100,7 +100,7 @@ def _measured(request: SpeedRequest) -> dict[str, Any]:
         raise UserError("no model has a window to slide", "add a transformer as the baseline")
     results = [
         result
-        for length in request.attention_lengths
+        for length in dict.fromkeys(request.attention_lengths)
         for result in _results(request, contenders, baseline, length, device)
     ]
     return _record(request, contenders, baseline, device) | {"results": results}
@@ -182,7 +182,10 @@ def _tasks(
 
 def _summary(values: list[float]) -> dict[str, float]:
     """Median, lowest, highest, and the quartiles where there are enough values."""
-    low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    # Inclusive: of few values the others would lie outside what was measured.
+    low, _, high = (
+        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    )
     return {
         "median": statistics.median(values),
         "min": min(values),
@@ -209,7 +212,7 @@ def _record(
         "batch_size": request.batch_size,
         "rounds": request.rounds,
         "warm_up": WARM_UP,
-        "attention_lengths": list(request.attention_lengths),
+        "attention_lengths": list(dict.fromkeys(request.attention_lengths)),
         "baseline": baseline.name,
         "models": {
             each.name: {

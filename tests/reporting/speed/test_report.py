@@ -2,13 +2,14 @@
 
 import csv
 import io
+import json
 
 import pytest
 from PIL import Image
 
-from tests.reporting.speed.records import COMMAND, write_record
+from tests.reporting.speed.records import COMMAND, result, write_record
 from txlbench.errors import UserError
-from txlbench.reporting.speed.record import read_speed
+from txlbench.reporting.speed.record import SpeedRecord, read_speed
 from txlbench.reporting.speed.report import report_speed
 from txlbench.reporting.speed.table import speed_table
 
@@ -84,3 +85,13 @@ def test_another_schema_is_refused(tmp_path):
     (tmp_path / "speed.json").write_text('{"schema": "txlbench.speed/2"}')
     with pytest.raises(UserError, match=r"txlbench\.speed/1 is read"):
         report_speed(tmp_path, COMMAND)
+
+
+def test_segments_that_are_as_long_as_one_attention_have_their_number_there(tmp_path):
+    place = write_record(tmp_path)
+    content = json.loads((place / "speed.json").read_text())
+    content["results"].append(result("XL", "reuse", 1800, 800, 0.002, 0.8))
+    record = SpeedRecord(content, COMMAND)
+    lines = record.ways["XL, reuse, segments of 800"]
+    assert list(lines) == [800, 1800]
+    assert lines[800] is record.ways["XL, reuse, segments as long as the attention"][800]

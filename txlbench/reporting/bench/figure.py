@@ -41,7 +41,7 @@ def draw(record: BenchRecord) -> Figure:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.set_xlim(min(medians) / 3, max(medians) * 3)
-    axes.set_xlabel("tokens a second")
+    axes.set_xlabel("tokens a second (logarithmic)")
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
     return figure

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from txlbench.errors import UserError
+from txlbench.reporting.bench.shape import Bench
 from txlbench.reporting.schema import read_of_schema
 
 SCHEMA = "txlbench.bench/1"
@@ -57,5 +61,12 @@ class BenchRecord:
 
 
 def read_bench(path: Path, command: str) -> BenchRecord:
-    """The record in `path`; UserError if it is not one of this schema."""
-    return BenchRecord(read_of_schema(path, SCHEMA), command)
+    """The record in `path`; UserError if it is not a whole one of this schema."""
+    content = read_of_schema(path, SCHEMA)
+    try:
+        Bench.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {key}: {first['msg']}", "make the file anew") from None
+    return BenchRecord(content, command)

@@ -43,7 +43,11 @@ class SpeedRecord:
         found: dict[str, dict[int, Line]] = {}
         for line in self.results:
             found.setdefault(way(line), {})[line["attention_length"]] = line
-        return found
+        for line in self.results:
+            # Segments as long as the attention are also those of a number timed elsewhere.
+            if line["regime"] == "reuse" and segments_of(line) in found:
+                found[segments_of(line)][line["attention_length"]] = line
+        return {name: dict(sorted(lines.items())) for name, lines in found.items()}
 
     @property
     def paper(self) -> dict[int, float]:
@@ -62,12 +66,17 @@ class SpeedRecord:
         return [
             f"Time of one new token in evaluation, median of {content['rounds']} timings by turns "
             f"after {content['warm_up']} that are not counted, quartiles in brackets: "
-            f"{content['machine']} ({content['device']}), {content['threads']} threads, PyTorch "
+            f"{content['machine']} ({content['device']}), {self._threads}, PyTorch "
             f"{content['torch']}, {content['precision']}, batch {content['batch_size']}.",
             f"Faster: how many times, than the sliding window of {self.baseline}, which reads the "
             "whole window anew for each token (stride 1). Reuse: segments beside a full memory "
             "of that many keys.",
         ]
+
+    @property
+    def _threads(self) -> str:
+        threads = self.content["threads"]
+        return f"{threads} thread{'s' * (threads != 1)}"
 
     @property
     def short(self) -> str:
@@ -76,7 +85,7 @@ class SpeedRecord:
         commit = (content["commit"] or "unknown")[:9]
         return (
             f"speed  ·  commit {commit}  ·  {content['machine']} ({content['device']}), "
-            f"{content['threads']} threads, {content['precision']}, batch {content['batch_size']}"
+            f"{self._threads}, {content['precision']}, batch {content['batch_size']}"
         )
 
     @property
@@ -96,6 +105,11 @@ def way(line: Line) -> str:
         return f"{line['model']}, sliding window"
     if line["tgt_len"] == line["attention_length"]:
         return f"{line['model']}, reuse, segments as long as the attention"
+    return segments_of(line)
+
+
+def segments_of(line: Line) -> str:
+    """What a model that reuses its state is called, by the tokens that it reads at once."""
     return f"{line['model']}, reuse, segments of {line['tgt_len']}"
 
 
