@@ -78,7 +78,7 @@ def of_inference(options):
 
 
 def of_contexts(options):
-    turn = contexts.measure(options.rounds)
+    turn = contexts.measure(options.rounds, options.threads)
     name = "ten contexts beside one evaluation each"
     yield row(name, turn, "one pass", ("one a context",), contexts.POSITIONS, "")
 

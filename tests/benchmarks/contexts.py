@@ -1,7 +1,8 @@
 """Losses at ten contexts from one pass over the windows, beside one evaluation a context.
 
-python -m tests.benchmarks.contexts [--rounds N]. Both by turns in one process, with the same model
-and positions; prints the ratio of medians with the quartiles of single rounds.
+python -m tests.benchmarks.contexts [--rounds N] [--threads N]. Both by turns in one
+process, with the same model and positions; prints the ratio of medians with the quartiles of
+single rounds.
 """
 
 import argparse
@@ -26,14 +27,16 @@ CPU = torch.device("cpu")
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    turn = measure(options.rounds)
+    turn = measure(options.rounds, options.threads)
     low, high = turn.spread("one pass", "one a context")
     ratio = turn.ratio("one pass", "one a context")
     print(f"ten contexts: {ratio:.2f}x ({low:.2f} to {high:.2f}) of one evaluation a context")
 
 
-def measure(rounds):
+def measure(rounds, threads):
+    torch.set_num_threads(threads)
     torch.manual_seed(1)
     config = SIZES["small"].model
     model = build_model(config, VOCABULARY).eval()
