@@ -18,7 +18,7 @@ from tests.benchmarks import training, training_ours
 from txlbench.config.benchmarks import SIZES, VOCABULARY
 from txlbench.config.counting import token_flops
 from txlbench.config.model import ModelConfig
-from txlbench.execution.bench_process import SQUARE, matrix_product, timed
+from txlbench.execution.bench_process import DTYPES, SQUARE, by_turns, matrix_product
 from txlbench.models.factory import build_model
 from txlbench.models.interface import View
 from txlbench.training.precision import autocast
@@ -85,13 +85,9 @@ def speed(size, precision, compiled, device, rounds):
     tokens = workload["batch"] * workload["length"] * workload["steps"]
     del workload["work"]
     run = training_ours.train(**workload, device=device, compiled=compiled)
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    product = matrix_product(dtype, device)
+    product = matrix_product(DTYPES.get(precision, torch.float32), device)
     run(), run()
-    seconds, products = [], []
-    for _ in range(rounds):
-        seconds.append(timed(run, device))
-        products.append(timed(product, device))
+    seconds, products = by_turns(run, product, rounds, device)
     rates = sorted(tokens / each for each in seconds)
     low, median, high = statistics.quantiles(rates, n=4)
     chosen = SIZES[size]

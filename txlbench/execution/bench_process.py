@@ -33,10 +33,7 @@ def measure(workload: Workload, device: torch.device, rounds: int) -> dict[str, 
     with prepared(workload, device) as repeat:
         for _ in range(2):
             repeat()
-        seconds, products = [], []
-        for _ in range(rounds):
-            seconds.append(timed(repeat, device))
-            products.append(timed(product, device))
+        seconds, products = by_turns(repeat, product, rounds, device)
     rates = sorted(workload.tokens / each for each in seconds)
     gflops = 2 * SQUARE**3 / statistics.median(products) / 1e9
     median = statistics.median(rates)
@@ -60,7 +57,15 @@ def matrix_product(dtype: torch.dtype, device: torch.device) -> Callable[[], Non
     return multiply
 
 
-def timed(repeat: Callable[[], None], device: torch.device) -> float:
+def by_turns(
+    repeat: Callable[[], object], product: Callable[[], None], rounds: int, device: torch.device
+) -> tuple[list[float], list[float]]:
+    """Seconds of each, round by round, so that a machine that changes its speed changes both."""
+    pairs = [(timed(repeat, device), timed(product, device)) for _ in range(rounds)]
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+def timed(repeat: Callable[[], object], device: torch.device) -> float:
     """Seconds that `repeat` takes, until the device has done its part."""
     _synchronise(device)
     begin = time.perf_counter()

@@ -4,7 +4,7 @@ import shlex
 import statistics
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,8 @@ def run_speed(request: SpeedRequest) -> Published:
     Raises:
         UserError: if no model attends, or one cannot read as far as is asked.
     """
+    lengths = tuple(dict.fromkeys(request.attention_lengths))
+    request = replace(request, attention_lengths=lengths)
     directory = request.out or RESULTS / f"speed-{_identity(request)}"
     return publish(
         directory / "speed.json",
@@ -100,7 +102,7 @@ def _measured(request: SpeedRequest) -> dict[str, Any]:
         raise UserError("no model has a window to slide", "add a transformer as the baseline")
     results = [
         result
-        for length in dict.fromkeys(request.attention_lengths)
+        for length in request.attention_lengths
         for result in _results(request, contenders, baseline, length, device)
     ]
     return _record(request, contenders, baseline, device) | {"results": results}
@@ -212,7 +214,7 @@ def _record(
         "batch_size": request.batch_size,
         "rounds": request.rounds,
         "warm_up": WARM_UP,
-        "attention_lengths": list(dict.fromkeys(request.attention_lengths)),
+        "attention_lengths": list(request.attention_lengths),
         "baseline": baseline.name,
         "models": {
             each.name: {

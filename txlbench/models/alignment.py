@@ -44,13 +44,22 @@ def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor)
     return like.new_zeros(queries, keys).masked_fill_(blocked, float("-inf"))
 
 
-def blocked_columns(queries: int, keys: int, attention_length: int | None) -> list[slice]:
-    """The keys that `mask_TS` hides from some query: too far from the last, after the first."""
-    columns = []
+def blocked_columns(
+    queries: int, keys: int, attention_length: int | None, width: int | None = None
+) -> list[slice]:
+    """The keys that `mask_TS` hides from some query: too far from the last, after the first.
+
+    The latter begin with the first query's own key, which hides nothing: as many columns as queries
+    are added to faster than one less.
+
+    Args:
+        width: of rows that go on after the keys, with columns that are hidden too.
+    """
+    columns, width = [], width or keys
     if attention_length is not None and attention_length < keys:
         columns.append(slice(0, keys - attention_length))
-    if queries > 1:
-        columns.append(slice(keys - queries + 1, keys))
+    if queries > 1 or width > keys:
+        columns.append(slice(keys - queries, width))
     return columns
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from txlbench.models.alignment import mask_TS, relative_shift, unshifted_rows
+from txlbench.models.alignment import blocked_columns, mask_TS, relative_shift, unshifted_rows
 from txlbench.models.mask import Mask
 from txlbench.models.tiles import Tile
 
@@ -174,9 +174,7 @@ def _hidden(
     queries, keys = shape
     mask_TW = torch.full((queries, width), float("-inf"), dtype=dtype)
     mask_TW[:, :keys] = mask_TS(queries, keys, attention_length, mask_TW)
-    columns = [slice(keys - queries, width)] if queries > 1 or width > keys else []
-    if attention_length is not None and attention_length < keys:
-        columns.append(slice(0, keys - attention_length))
+    columns = blocked_columns(queries, keys, attention_length, width)
     return [(part, mask_TW[:, part].contiguous()) for part in columns]
 
 

@@ -34,6 +34,11 @@ def kept(shape: tuple[int, ...], rate: float) -> Tensor:
     return torch.from_numpy(above.view(np.int8)).view(shape)
 
 
+def _drawn_here(values: Tensor) -> bool:
+    """Whether masks are this file's, not PyTorch's."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 class Dropout(nn.Module):
     """Zeroes entries with probability `rate` in training and scales the others by 1/(1-rate)."""
 
@@ -48,7 +53,7 @@ class Dropout(nn.Module):
 
     def drop(self, values: Tensor) -> Tensor:
         """`values` times a mask."""
-        if values.device.type != "cpu" or torch.compiler.is_compiling():
+        if not _drawn_here(values):
             return dropout(values, self.rate)
         return values * keep_mask(values, self.rate)
 
@@ -58,8 +63,7 @@ class Dropout(nn.Module):
         Args:
             segment: B and T, whose product is N.
         """
-        drops = self.training and self.rate > 0 and values_NF.device.type == "cpu"
-        if not drops or torch.compiler.is_compiling():
+        if not self.training or self.rate == 0 or not _drawn_here(values_NF):
             return self(values_NF.relu().unflatten(0, segment))
         dropped: Tensor = DroppedRelu.apply(values_NF, self.rate)  # type: ignore[no-untyped-call]
         return dropped.unflatten(0, segment)

@@ -43,7 +43,7 @@ class TrainingState:
     """Model, optimiser, the memory of each chunk of the batch, progress, averaged weights.
 
     Attributes:
-        forward: the model's, in training steps.
+        forward: the model's forward pass in training steps, where it is compiled.
     """
 
     model: LanguageModel
@@ -51,10 +51,7 @@ class TrainingState:
     memories: list[State]
     progress: Progress = field(default_factory=Progress)
     average: WeightAverage | None = None
-    forward: Callable[..., Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.forward = self.model.forward
+    forward: Callable[..., Any] | None = None
 
     def evaluation_weights(self) -> AbstractContextManager[None]:
         """Inside, the model carries the weights that are validated and kept."""

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from txlbench.models.positions.sinusoid import frequencies
+
 STEP = 128
 """Distances a turn: the table of n and, up to some thousand keys, the turns stay small."""
 
@@ -35,11 +37,10 @@ class Angles:
     @classmethod
     def reaching(cls, keys: int, d_model: int, like: Tensor) -> "Angles":
         """For the distances of that many keys, in the dtype of `like`."""
-        halves = torch.arange(0, d_model, 2, dtype=torch.float64, device=like.device)
-        frequencies = 10000.0 ** (-halves / d_model)
+        each = frequencies(d_model, like.device)
         turns = _descending(-(-keys // STEP), like) * STEP
-        turned = torch.polar(torch.ones_like(frequencies), turns[:, None] * frequencies)
-        angles = _descending(STEP, like)[:, None] * frequencies
+        turned = torch.polar(torch.ones_like(each), turns[:, None] * each)
+        angles = _descending(STEP, like)[:, None] * each
         table = torch.stack([angles.cos(), -angles.sin()], dim=-1).flatten(1)
         return cls(turned.to(like.dtype.to_complex()), table.to(like.dtype).T.contiguous())
 

@@ -19,11 +19,15 @@ def sinusoid(positions: Tensor, d_model: int, dtype: torch.dtype) -> Tensor:
     Returns:
         [P, d_model] on the device of `positions`.
     """
-    halves = torch.arange(0, d_model, 2, dtype=torch.float64, device=positions.device)
-    frequencies = 10000.0 ** (-halves / d_model)
-    angles = positions.double()[:, None] * frequencies
+    angles = positions.double()[:, None] * frequencies(d_model, positions.device)
     rows = torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :d_model]
     return rows.to(torch.promote_types(dtype, torch.float32))
+
+
+def frequencies(d_model: int, device: torch.device) -> Tensor:
+    """Of the sines, and of the cosines, in float64: [ceil(d_model / 2)]."""
+    halves = torch.arange(0, d_model, 2, dtype=torch.float64, device=device)
+    return 10000.0 ** (-halves / d_model)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

@@ -1,6 +1,6 @@
 """What a bench.json must hold, as far as its table and figure rely on it."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, FiniteFloat, PositiveInt
 
@@ -42,7 +42,6 @@ class Machine(Record):
 class Bench(Record):
     """`bench.json`."""
 
-    schema_: Literal["txlbench.bench/1"] = Field(alias="schema")
     machine: Machine
     commit: str | None
     rounds: PositiveInt
