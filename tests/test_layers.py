@@ -14,13 +14,13 @@ import txlbench
 ROOT = Path(txlbench.__file__).parent
 
 LAYERS = [
-    ["errors", "patience"],
+    ["errors"],
     ["registry", "files", "seeding"],
     ["config"],
-    ["records"],
+    ["records", "machine"],
     ["data", "models", "tracking", "reporting"],
     ["training", "evaluation"],
-    ["execution"],
+    ["runs", "commands"],
     ["cli"],
 ]
 """Lowest first. A module imports from lower layers and from its own package, nothing else:
@@ -30,18 +30,18 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 HEAVY = {
     "numpy": {part for part in LEVEL if part != "config"},
-    "torch": {"seeding", "data", "models", "training", "evaluation", "execution"},
+    "torch": {"seeding", "machine", "data", "models", "training", "evaluation", "runs", "commands"},
     "pandas": {"reporting"},
     "matplotlib": {"reporting"},
     "mlflow": {"tracking"},
-    "ray": {"execution"},
+    "ray": {"runs"},
     "click": {"cli"},
     "rich": {"cli"},
 }
 """The parts that may import a library at all."""
 
 ONE_FILE = ["mlflow", "ray"]
-LAZY = {"numpy": {"seeding", "cli"}, "torch": {"seeding"}}
+LAZY = {"numpy": {"seeding", "cli"}, "torch": {"seeding", "machine"}}
 """Parts that may import a library inside functions only, so that the command line is quick."""
 
 

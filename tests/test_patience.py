@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from txlbench import patience
-from txlbench.patience import may_pass, patiently
+from txlbench import files
+from txlbench.files import may_pass, patiently
 
 
 class Disk:
@@ -24,7 +24,7 @@ class Disk:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(patience, "WAITS", (0.001, 0.002, 0.003))
+    monkeypatch.setattr(files, "WAITS", (0.001, 0.002, 0.003))
 
 
 @pytest.mark.parametrize("times", [0, 1, 3])
@@ -51,7 +51,7 @@ def test_what_cannot_pass_is_told_at_once():
 def test_waits_grow_and_are_seconds():
     import importlib
 
-    waits = importlib.reload(patience).WAITS
+    waits = importlib.reload(files).WAITS
     assert sorted(waits) == list(waits)
     assert sum(waits) < 10
 

@@ -1,15 +1,52 @@
-"""Files that are whole or absent: atomic writes, JSON with stable bytes, JSON lines."""
+"""Files that are whole or absent: atomic writes, JSON with stable bytes, JSON lines.
+
+Disks that are full, read-only or slow for a while: tried again with growing waits.
+
+A file of JSON lines that is never torn: lines wait in memory while a disk refuses them.
+"""
 
 import contextlib
+import errno
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from txlbench.errors import UserError
-from txlbench.patience import patiently
+
+T = TypeVar("T")
+
+WAITS = (0.1, 0.5, 2.0)
+"""Seconds before each further try."""
+PASSING = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+        *(errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM, errno.ENOLCK),
+        *(errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+        *(errno.ENETDOWN, errno.ENETUNREACH, errno.ENFILE, errno.EMFILE),
+    }
+)
+"""Refusals that can pass without anybody changing the program or its arguments."""
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether `error` is a fault of disk or network that may be gone a little later."""
+    return isinstance(error, OSError) and error.errno in PASSING
+
+
+def patiently(write: Callable[[], T]) -> T:
+    """The result of `write`, tried again after each of WAITS while a disk refuses it."""
+    for wait in WAITS:
+        try:
+            return write()
+        except OSError as error:
+            if not may_pass(error):
+                raise
+        time.sleep(wait)
+    return write()
 
 
 def write_atomically(
@@ -145,3 +182,51 @@ def last_json_line(path: Path) -> Any:
         return json.loads(last) if last else None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: the last line is not JSON", "restore the file") from error
+
+
+class LineLog:
+    """Appends to one file, from one process.
+
+    Attributes:
+        fault: why the lines that wait could not be written; None if none waits.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting = b""
+        self.fault: OSError | None = None
+
+    def append(self, values: Mapping[str, Any]) -> None:
+        """Writes one line now, or with a later one if the disk refuses."""
+        self._waiting += json_line(dict(values))
+        with contextlib.suppress(OSError):
+            self.write_waiting()
+
+    def write_waiting(self) -> None:
+        """Writes what waits; OSError if the disk refuses still."""
+        if not self._waiting:
+            return
+        try:
+            append_whole(self._path, self._waiting)
+        except OSError as error:
+            self.fault = error
+            raise
+        self._waiting, self.fault = b"", None
+
+    def flush(self) -> int:
+        """Writes what waits through to the disk; returns the file's size."""
+        self.write_waiting()
+        if not self._path.exists():
+            return 0
+        with self._path.open("rb") as file:
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size
+
+    @property
+    def size(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
+
+    def cut(self, size: int) -> None:
+        """Takes back all after the first `size` bytes; a shorter file stays as it is."""
+        if self.size > size:
+            os.truncate(self._path, size)

@@ -15,9 +15,8 @@ import torch
 
 from tests.benchmarks.turns import Turn
 from txlbench.config.benchmarks import CONTEXTS, SIZES, VOCABULARY
-from txlbench.evaluation.context_losses import context_losses
+from txlbench.evaluation.context_losses import PartialLosses, context_losses
 from txlbench.evaluation.context_reading import choose_reading
-from txlbench.evaluation.partial_losses import PartialLosses
 from txlbench.models.factory import build_model
 
 POSITIONS = 60

@@ -15,13 +15,13 @@ import sys
 import torch
 
 from tests.benchmarks import training, training_ours
+from txlbench.commands.bench_worker import DTYPES, SQUARE, by_turns, matrix_product
 from txlbench.config.benchmarks import SIZES, VOCABULARY
 from txlbench.config.counting import token_flops
 from txlbench.config.model import ModelConfig
-from txlbench.execution.bench_process import DTYPES, SQUARE, by_turns, matrix_product
 from txlbench.models.factory import build_model
 from txlbench.models.interface import View
-from txlbench.training.precision import autocast
+from txlbench.training.runtime import autocast
 
 ENCODINGS = {
     "xl": {},

@@ -48,8 +48,8 @@ def write_model(directory):
     import torch
 
     from txlbench.config.model import ModelConfig
-    from txlbench.models.convert.converted import Converted, SourceView
     from txlbench.models.convert.hf import write_hf
+    from txlbench.models.convert.official import Converted, SourceView
     from txlbench.models.factory import build_model
 
     torch.manual_seed(1)

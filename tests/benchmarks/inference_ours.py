@@ -6,9 +6,9 @@ from contextlib import nullcontext
 import torch
 
 from tests.benchmarks.answering import answer
+from txlbench.commands.load_model import load_model
 from txlbench.evaluation.generation import Sampling
-from txlbench.evaluation.zero_memory import zero_memory
-from txlbench.execution.references import load_model
+from txlbench.evaluation.scoring import zero_memory
 from txlbench.models.interface import View
 
 

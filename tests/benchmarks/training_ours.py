@@ -12,10 +12,9 @@ from txlbench.config.train import TrainConfig
 from txlbench.models.factory import build_model
 from txlbench.models.interface import View
 from txlbench.training import loop
-from txlbench.training.compiling import compiled_forward
 from txlbench.training.optimisation import build_optimiser
-from txlbench.training.precision import products
-from txlbench.training.state import TrainingState, empty_memories
+from txlbench.training.runtime import products
+from txlbench.training.state import TrainingState, compiled_forward, empty_memories
 
 CPU = torch.device("cpu")
 

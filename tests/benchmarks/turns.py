@@ -11,7 +11,7 @@ import statistics
 import subprocess
 from dataclasses import dataclass, field
 
-from txlbench.execution.devices import HUGE_PAGES, allocator_settings, worker_environment
+from txlbench.machine import HUGE_PAGES, allocator_settings, worker_environment
 
 
 def environments(threads: int, evaluates: bool = False) -> tuple[dict[str, str], dict[str, str]]:

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from tests.cli.trial import call, start
-from tests.execution.small_disk import FILLER, fill
-from tests.execution.trial import plan_of
+from tests.runs.small_disk import FILLER, fill
+from tests.runs.trial import plan_of
 
 ROOM = 64 * 1024
 """Left on the full disk: enough for log lines and states, not for checkpoints and figures."""

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from tests.cli.trial import call, environment, start
-from tests.execution.trial import plan_of, prepared_job, snapshot, write_spec, write_text
+from tests.runs.trial import plan_of, prepared_job, snapshot, write_spec, write_text
 from txlbench.cli.ablate import _duration
-from txlbench.execution.runner import execute
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.states import RunState
+from txlbench.records.schema import RunState
+from txlbench.runs.train_run import execute
 
 NO_NETWORK = '''
 """Every process of a test starts with this: whatever is not on this machine is out of reach."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.trial import ROOT
 from tests.disk import on_small_disk
-from tests.execution.trial import write_spec, write_text
+from tests.runs.trial import write_spec, write_text
 
 BIG = {
     "model.d_model": 64,

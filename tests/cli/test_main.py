@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.cli.trial import call
-from tests.execution.trial import snapshot, write_spec, write_text
+from tests.runs.trial import snapshot, write_spec, write_text
 from txlbench.cli.main import COMMANDS, main
 from txlbench.errors import ExitStatus
 
@@ -215,7 +215,7 @@ def test_an_interrupt_exits_with_130(typed, monkeypatch):
     def interrupted(request):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("txlbench.execution.plan.open_experiment", interrupted)
+    monkeypatch.setattr("txlbench.runs.plan.open_experiment", interrupted)
     write_spec()
     status, _, errors = typed("ablate", "spec.yaml", "--dry-run")
     assert status == 130

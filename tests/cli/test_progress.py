@@ -6,11 +6,11 @@ import math
 import pytest
 from rich.console import Console
 
-from tests.execution.trial import plan_of, prepared_job, write_spec, write_text
+from tests.runs.trial import plan_of, prepared_job, write_spec, write_text
 from txlbench.cli import progress
 from txlbench.cli.progress import ProgressDisplay
-from txlbench.data.preparation import prepare
-from txlbench.records.states import RunState
+from txlbench.data.prepare import prepare
+from txlbench.records.schema import RunState
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.trial import call, environment
-from tests.execution.loss_files import save
+from tests.commands.loss_files import save
 from txlbench.cli.main import cli, main
-from txlbench.cli.number_lists import ContextList, ShareList
-from txlbench.execution import publishing
-from txlbench.tracking.finding_backlog import nothing_to_deliver_of
+from txlbench.cli.options import ContextList, ShareList
+from txlbench.commands import publish
+from txlbench.tracking.backlog import nothing_to_deliver_of
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
 def typed(monkeypatch, capfd):
     """Calls the entry point in this process: (exit status, output, errors)."""
 
-    monkeypatch.setattr(publishing, "deliver_aside", lambda _: "")
+    monkeypatch.setattr(publish, "deliver_aside", lambda _: "")
 
     def type_(*arguments):
         monkeypatch.setattr(sys, "argv", ["txlbench", "recl", *arguments])

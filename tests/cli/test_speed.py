@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.execution.trial import write_spec
+from tests.runs.trial import write_spec
 from txlbench.cli.main import cli
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.execution.trial import execute_all, prepared_job, write_spec, write_text
-from txlbench.cli.status import _ago, status
+from tests.runs.trial import execute_all, prepared_job, write_spec, write_text
+from txlbench.cli.results import _ago, status
 from txlbench.errors import UserError
-from txlbench.execution.plan import open_experiment
-from txlbench.execution.request import Request
 from txlbench.files import write_json
-from txlbench.records.claim import claimed
-from txlbench.records.states import RunState
+from txlbench.records.run_directory import claimed
+from txlbench.records.schema import RunState
+from txlbench.runs.plan import Request, open_experiment
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.reporting.laboratory import Laboratory
-from tests.reporting.recl.records import write_record
+from tests.reporting.recl_records import write_record
 from txlbench.cli.main import cli
 from txlbench.errors import UserError
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from txlbench.config.expansion import Experiment, expand
+from txlbench.config.grid import Experiment, expand
 from txlbench.config.loading import parse_yaml
-from txlbench.config.run import RunConfig
+from txlbench.config.schema import RunConfig
 
 BASE = "name: trial\ncorpus: enwiki-sample\n"
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from tests.config.experiments import experiment, run
-from txlbench.config.corpus import CorpusConfig
 from txlbench.config.model import ModelConfig
+from txlbench.config.schema import CorpusConfig
 from txlbench.config.train import TrainConfig
 from txlbench.errors import UserError
 

@@ -9,8 +9,8 @@ import zipfile
 import pytest
 
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS
-from txlbench.config.corpus import CorpusConfig
-from txlbench.data.preparation import prepare
+from txlbench.config.schema import CorpusConfig
+from txlbench.data.prepare import prepare
 
 
 @pytest.fixture(autouse=True)

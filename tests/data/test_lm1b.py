@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from txlbench.config.corpus import CorpusConfig
+from txlbench.config.schema import CorpusConfig
 from txlbench.data.lm1b import FOLDER, BillionWords
-from txlbench.data.preparation import prepare
+from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 
 WORDS = ["</S>", "<S>", "<UNK>", "the", "a", "cat", "dog", ".", "sat", "the"]

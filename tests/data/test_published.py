@@ -1,12 +1,20 @@
-"""Published files come from an archive or a folder and have the published checksum and counts."""
+"""Published files come from an archive or a folder and have the published checksum and counts.
+
+The Penn Treebank comes as three texts, in lower case, with the words of all splits.
+
+WikiText is taken word for word, with the vocabulary of the official code.
+"""
+
+import dataclasses
+import hashlib
 
 import pytest
 
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS
-from txlbench.config.corpus import CorpusConfig
-from txlbench.data import fetching
-from txlbench.data.preparation import find_prepared, prepare
-from txlbench.data.published import Published
+from txlbench.config.schema import CorpusConfig
+from txlbench.data import download
+from txlbench.data.prepare import find_prepared, prepare
+from txlbench.data.published import PennTreebank, Published
 from txlbench.errors import UserError
 
 TEXTS = {"train": " \n = A = \n a b \n", "valid": " b a \n", "test": " a \n b \n"}
@@ -99,7 +107,7 @@ def test_other_counts_than_the_published_ones_are_refused(
 
 def test_what_cannot_be_fetched_says_how_to_give_it(monkeypatch):
     source = CORPUS_LOADERS.load("wt2")
-    nowhere = fetching.PublishedFile("wikitext-2-v1.zip", ("http://127.0.0.1:9/x",), "0" * 64)
+    nowhere = download.PublishedFile("wikitext-2-v1.zip", ("http://127.0.0.1:9/x",), "0" * 64)
     monkeypatch.setattr(source, "archive", nowhere)
     message = (
         rf"cannot fetch wikitext-2-v1\.zip \(SHA-256 {'0' * 64}\): http://127\.0\.0\.1:9/x: "
@@ -112,3 +120,108 @@ def test_what_cannot_be_fetched_says_how_to_give_it(monkeypatch):
 def test_a_missing_file_is_refused(small, prepared, tmp_path):
     with pytest.raises(UserError, match="nowhere: no such file"):
         prepared("wt2", tmp_path / "nowhere")
+
+
+PTB_TEXTS = {
+    "train": " pierre <unk> N years old \n mr. <unk> is \n",
+    "valid": " a new N \n",
+    "test": " no it was n't black monday \n",
+}
+
+
+@pytest.fixture
+def archived(archive, published):
+    published("ptb", vocabulary_size=16)
+    members = {f"./simple-examples/data/ptb.{k}.txt": v.encode() for k, v in PTB_TEXTS.items()}
+    return archive("simple-examples.tgz", {**members, "./simple-examples/README": b"read me"})
+
+
+def test_the_archive_of_the_author_serves(archived, prepared, texts):
+    corpus = prepared("ptb", archived)
+    assert corpus.tokens == {"train": 10, "valid": 4, "test": 7}
+    assert texts(corpus)[0] == "pierre <unk> n years old\nmr. <unk> is\n"
+    assert corpus.vocabulary.symbols[0] == "<eos>"
+    assert {"a", "monday"} < set(corpus.vocabulary.symbols)
+    assert corpus.unknown == {"valid": 0, "test": 0}
+    assert any("not verified by a checksum" in warning for warning in corpus.warnings)
+
+
+def test_the_three_texts_are_fetched_and_verified(published, prepared, data_directory, monkeypatch):
+    published("ptb", vocabulary_size=16)
+    downloads = data_directory / "downloads"
+    downloads.mkdir(parents=True)
+    fetched = {}
+    for split, file in PennTreebank.fetched.items():
+        (downloads / file.name).write_text(PTB_TEXTS[split])
+        sha256 = hashlib.sha256(PTB_TEXTS[split].encode()).hexdigest()
+        fetched[split] = dataclasses.replace(file, sha256=sha256)
+    monkeypatch.setattr(PennTreebank, "fetched", fetched)
+    corpus = prepared("ptb", None)
+    assert corpus.tokens["train"] == 10
+    assert corpus.warnings == ()
+
+
+def test_a_text_that_cannot_be_fetched_is_named(monkeypatch):
+    nowhere = {
+        split: dataclasses.replace(file, addresses=("http://127.0.0.1:9/x",))
+        for split, file in PennTreebank.fetched.items()
+    }
+    monkeypatch.setattr(PennTreebank, "fetched", nowhere)
+    with pytest.raises(UserError, match=r"ptb\.train\.txt \(SHA-256 fcea919f.*prepare ptb --from"):
+        prepare(CorpusConfig(name="ptb"))
+
+
+def test_another_vocabulary_than_10000_words_is_refused(archived, published, prepared):
+    published("ptb", vocabulary_size=10_000)
+    with pytest.raises(UserError, match="ptb: 16 symbols, 10,000 are published"):
+        prepared("ptb", archived)
+
+
+TRAIN = " \n = Title = \n \n The the <unk> @-@ the , Zoë the \n"
+VALID = " \n Zoë Zoë , \n"
+TEST = " The <unk> \n"
+
+
+@pytest.fixture
+def corpus(archive, published, prepared):
+    def corpus(name, folder):
+        members = dict(zip(("train", "valid", "test"), (TRAIN, VALID, TEST), strict=True))
+        path = archive(
+            f"{folder}-v1.zip",
+            {f"{folder}/wiki.{split}.tokens": text.encode() for split, text in members.items()},
+        )
+        published(name, path)
+        return prepared(name, path)
+
+    return corpus
+
+
+def test_every_line_ends_in_eos_also_a_blank_one(corpus):
+    wt103 = corpus("wt103", "wikitext-103")
+    assert wt103.tokens == {"train": 15, "valid": 5, "test": 3}
+    eos = wt103.vocabulary.index["<eos>"]
+    assert eos == 0
+    assert [int((wt103.ids(split) == eos).sum()) for split in ("train", "valid", "test")] == [
+        4,
+        2,
+        1,
+    ]
+
+
+def test_case_is_kept_and_words_go_by_frequency_and_first_occurrence_in_train(corpus):
+    assert corpus("wt103", "wikitext-103").vocabulary.symbols == (
+        *("<eos>", "the", "=", "Title", "The", "<unk>", "@-@", ",", "Zoë"),
+    )
+
+
+def test_wikitext_2_counts_all_three_splits(corpus):
+    assert corpus("wt2", "wikitext-2").vocabulary.symbols == (
+        *("<eos>", "the", "Zoë", "=", "The", "<unk>", ",", "Title", "@-@"),
+    )
+
+
+def test_decoding_gives_the_words_again(corpus, texts):
+    decoded = texts(corpus("wt103", "wikitext-103"))
+    assert [line.split() for text in decoded for line in text.splitlines()] == [
+        line.split() for text in (TRAIN, VALID, TEST) for line in text.splitlines()
+    ]

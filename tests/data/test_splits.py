@@ -3,7 +3,7 @@
 import pytest
 
 from txlbench.data import text as text_module
-from txlbench.data.splits import SPLITS, cut
+from txlbench.data.text import SPLITS, cut
 
 TEXT = "".join(f"line {n} with żółć 😀\r\n" for n in range(40)) + "last line"
 

@@ -28,7 +28,7 @@ def read(path, level, start=0, stop=None):
 
 
 def words(path):
-    from txlbench.data.levels import WordVocabulary
+    from txlbench.data.vocabulary import WordVocabulary
 
     return [word for piece in Text(path).pieces("word") for word in WordVocabulary.split(piece)]
 

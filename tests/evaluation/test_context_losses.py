@@ -1,14 +1,19 @@
-"""Context losses equal what each target's own tokens give alone, and no window is read twice."""
+"""Context losses equal what each target's own tokens give alone, and no window is read twice.
+
+Windows: every pair of context and position once, from as few windows as can be.
+
+Partial losses: what was appended is there after a kill, and only one process appends.
+"""
 
 import numpy as np
 import pytest
 import torch
 
 from tests.models.subjects import NOT_RELATIVE, RELATIVE, SUBJECTS, VOCABULARY
+from txlbench.errors import UserError
 from txlbench.evaluation import context_losses as module
-from txlbench.evaluation.context_losses import context_losses
+from txlbench.evaluation.context_losses import PartialLosses, Windows, context_losses
 from txlbench.evaluation.context_reading import Reading
-from txlbench.evaluation.partial_losses import PartialLosses
 from txlbench.models.interface import View
 
 CPU = torch.device("cpu")
@@ -150,3 +155,85 @@ def test_interrupted_work_continues_and_gives_the_same_bits(stop, torn, tmp_path
     found = losses(model, WHOLE, tmp_path)
     assert np.array_equal(found, expected)
     assert read.rows == 12
+
+
+GRIDS = [((4, 8, 12), 4, 9), ((4, 8, 12), 2, 9), ((1, 2), 1, 5), ((5,), 3, 4), ((16, 256), 240, 3)]
+
+
+def windows_of(contexts, step, count):
+    positions = contexts[-1] + step * np.arange(count)
+    return Windows.of(np.array(contexts), positions), positions
+
+
+@pytest.mark.parametrize(("contexts", "step", "count"), GRIDS, ids=str)
+def test_windows_are_as_few_as_positions_and_differences_of_contexts(contexts, step, count):
+    windows, _ = windows_of(contexts, step, count)
+    most = count + (contexts[-1] - contexts[0]) // step
+    assert len(windows) <= most
+    dense = len(contexts) == 1 or contexts[1] - contexts[0] <= step * count
+    assert (len(windows) == most) == dense
+
+
+@pytest.mark.parametrize(("contexts", "step", "count"), GRIDS, ids=str)
+def test_every_loss_comes_from_the_window_that_ends_at_its_position(contexts, step, count):
+    windows, positions = windows_of(contexts, step, count)
+    found = {}
+    for w, start in enumerate(windows.starts):
+        for e in range(windows.offsets[w], windows.offsets[w + 1]):
+            found[int(windows.order[e])] = (int(windows.contexts[e]), int(start))
+    assert len(found) == windows.offsets[-1] == len(contexts) * count
+    for place, (context, start) in found.items():
+        row, column = divmod(place, count)
+        assert context == contexts[row]
+        assert start + context == positions[column]
+
+
+def test_losses_complete_windows_only_when_all_of_a_windows_are_there():
+    windows, _ = windows_of((4, 8, 12), 4, 9)
+    for losses in range(int(windows.offsets[-1]) + 1):
+        whole = windows.whole(losses)
+        assert windows.offsets[whole] <= losses
+        assert whole == len(windows) or losses < windows.offsets[whole + 1]
+
+
+def test_rows_say_which_window_of_a_part_each_loss_is_of():
+    windows, _ = windows_of((4, 8, 12), 4, 9)
+    part = windows.losses_of(2, 5)
+    expected = np.searchsorted(windows.offsets, np.arange(part.start, part.stop), "right") - 1 - 2
+    assert windows.rows_of(2, 5).tolist() == expected.tolist()
+
+
+VALUES = np.array([0.5, 2.25, 3.0], dtype=np.float32)
+
+
+def test_a_later_process_finds_what_an_earlier_one_appended(tmp_path):
+    path = tmp_path / "losses" / "x.part"
+    with PartialLosses(path) as partial:
+        partial.append(VALUES)
+        partial.append(VALUES[:1])
+    with PartialLosses(path) as partial:
+        assert len(partial) == 4
+        partial.truncate(2)
+        partial.append(VALUES[2:])
+        assert partial.read().tolist() == [0.5, 2.25, 3.0]
+
+
+def test_a_number_that_was_cut_does_not_count(tmp_path):
+    path = tmp_path / "x.part"
+    path.write_bytes(VALUES.tobytes()[:-1])
+    with PartialLosses(path) as partial:
+        assert len(partial) == 2
+
+
+def test_a_second_process_is_refused_while_the_first_is_at_it(tmp_path):
+    path = tmp_path / "x.part"
+    with PartialLosses(path), pytest.raises(UserError, match=r"x\.part: another process"):
+        PartialLosses(path).__enter__()
+    with PartialLosses(path) as partial:
+        assert len(partial) == 0
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"x\.part: (File exists|Not a directory); make room"):
+        PartialLosses(tmp_path / "file" / "x.part").__enter__()

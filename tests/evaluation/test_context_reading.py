@@ -7,12 +7,7 @@ import torch
 
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
-from txlbench.evaluation.context_reading import (
-    BUDGETS,
-    Reading,
-    choose_reading,
-    longest_context,
-)
+from txlbench.evaluation.context_reading import BUDGETS, Reading, choose_reading, longest_context
 from txlbench.models.interface import View
 
 CPU = torch.device("cpu")

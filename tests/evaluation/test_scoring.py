@@ -1,4 +1,9 @@
-"""The evaluator gives each target what its measurement says, at every batch size."""
+"""The evaluator gives each target what its measurement says, at every batch size.
+
+Best and shortest attention length, with ties and at the edge of the tolerance.
+
+Sums of losses: every target has the same weight, whatever batch it came in.
+"""
 
 import numpy as np
 import pytest
@@ -7,9 +12,9 @@ import torch
 from tests.evaluation.by_hand import stream, windows
 from tests.models.subjects import VOCABULARY, transformer
 from txlbench.config.measurements import Measurement, at_attention_length
-from txlbench.config.run import RunConfig
+from txlbench.config.schema import RunConfig
 from txlbench.errors import UserError
-from txlbench.evaluation.scoring import score
+from txlbench.evaluation.scoring import LossSum, best_length, score, shortest_length
 from txlbench.models.interface import View
 
 CPU = torch.device("cpu")
@@ -223,3 +228,55 @@ def test_scoring_reads_what_is_asked_for_only():
     ids = tokens(100_000).view(Watched)
     scored(transformer("xl", n_layer=1), ids, mem_len=5, batch_size=2, tokens=20)
     assert Watched.read < 100
+
+
+LOSSES = {16: 1.30, 32: 1.25, 48: 1.10, 64: 1.10, 80: 1.11}
+
+
+def test_best_is_the_lowest_loss_and_the_shorter_of_equals():
+    assert best_length(LOSSES) == 48
+    assert best_length(dict(reversed(LOSSES.items()))) == 48
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "length"), [(0.0, 48), (0.149, 48), (0.151, 32), (0.2001, 16), (10.0, 16)]
+)
+def test_shortest_is_within_the_tolerance_of_the_lowest(tolerance, length):
+    assert shortest_length(LOSSES, tolerance) == length
+    assert shortest_length(dict(reversed(LOSSES.items())), tolerance) == length
+
+
+def test_a_loss_at_the_very_edge_of_the_tolerance_counts_as_equal():
+    assert shortest_length({8: 1.5, 16: 1.0}, 0.5) == 8
+
+
+def test_a_dip_between_worse_lengths_is_found():
+    """The first length within the tolerance counts, even if a longer one is worse."""
+    assert shortest_length({8: 1.004, 16: 1.3, 24: 1.0}, 0.005) == 8
+    assert best_length({8: 1.004, 16: 1.3, 24: 1.0}) == 24
+
+
+def test_one_length_is_both():
+    assert best_length({8: 2.0}) == shortest_length({8: 2.0}, 0.0) == 8
+
+
+def test_batches_of_any_size_weigh_by_their_targets():
+    total = LossSum(8)
+    total.add(np.full(7, 1.0, dtype=np.float32), np.arange(7))
+    total.add(np.array([9.0], dtype=np.float32), np.array([0]))
+    assert total.tokens == 8
+    assert total.mean == pytest.approx((7 * 1 + 9) / 8)
+
+
+def test_equal_positions_in_one_batch_all_count():
+    total = LossSum(2)
+    total.add(np.array([1.0, 2.0, 6.0]), np.array([1, 1, 1]))
+    assert total.by_position() == [None, 3.0]
+
+
+def test_sums_stay_exact_over_many_small_losses():
+    """In float32 a sum over millions of targets would drift."""
+    total = LossSum(1)
+    for _ in range(64):
+        total.add(np.full(2**15, 1 + 2**-20, dtype=np.float32), np.zeros(2**15, dtype=np.int64))
+    assert total.mean == pytest.approx(1 + 2**-20, abs=1e-12)

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from txlbench.evaluation.side_by_side import side_by_side
+from txlbench.evaluation.context_losses import side_by_side
 
 CPU = torch.device("cpu")
 

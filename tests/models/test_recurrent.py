@@ -7,7 +7,7 @@ from torch import nn
 from tests.models.subjects import small, text
 from txlbench.evaluation.invariants import stream_losses
 from txlbench.models.interface import View
-from txlbench.models.qrnn import linear_scan
+from txlbench.models.recurrent import linear_scan
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 33])

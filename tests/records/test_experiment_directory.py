@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from txlbench.config.expansion import expand
+from txlbench.config.grid import expand
 from txlbench.config.loading import parse_yaml
 from txlbench.records.experiment_directory import ExperimentDirectory, find_experiments
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from txlbench.config.expansion import Line
+from txlbench.config.grid import Line
 from txlbench.config.measurements import (
     Measurement,
     at_attention_length,
@@ -17,10 +17,10 @@ from txlbench.config.measurements import (
     by_position,
     training_regime,
 )
-from txlbench.config.run import RunConfig
+from txlbench.config.schema import RunConfig
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.states import RunState
+from txlbench.records.schema import RunState
 
 UNIGRAM_LOSS = 3.5
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

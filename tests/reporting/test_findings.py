@@ -1,6 +1,6 @@
 """Every finding that is looked for can be shown."""
 
-from txlbench.records.findings import FINDINGS
+from txlbench.records.experiment_directory import FINDINGS
 from txlbench.reporting.findings import REPORTS
 
 

@@ -7,14 +7,9 @@ import pandas as pd
 import pytest
 
 from tests.reporting.laboratory import COMMIT, Laboratory
-from txlbench.reporting.frames import (
-    curves_frame,
-    positions_frame,
-    sweep_frame,
-    table_frame,
-)
+from txlbench.reporting.experiment_results import read_results
+from txlbench.reporting.frames import curves_frame, positions_frame, sweep_frame, table_frame
 from txlbench.reporting.provenance import Provenance
-from txlbench.reporting.results import read_results
 from txlbench.reporting.rows import build_rows
 
 

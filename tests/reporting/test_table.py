@@ -1,4 +1,7 @@
-"""The result table: units, seeds, what is called out, and where everything stands."""
+"""The result table: units, seeds, what is called out, and where everything stands.
+
+Markdown, LaTeX and plain text of one table.
+"""
 
 import math
 from typing import Any
@@ -7,10 +10,20 @@ import pytest
 
 from tests.reporting.laboratory import COMMIT, SPEC, UNIGRAM_LOSS, Laboratory, quality
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.states import RunState
+from txlbench.records.schema import RunState
+from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.provenance import Provenance
-from txlbench.reporting.results import read_results
-from txlbench.reporting.table import Table, build_table, compact, for_terminal
+from txlbench.reporting.table import (
+    Column,
+    Table,
+    build_table,
+    compact,
+    escape_latex,
+    for_terminal,
+    latex,
+    markdown,
+    plain_text,
+)
 
 
 def table_of(directory: ExperimentDirectory) -> Table:
@@ -218,3 +231,35 @@ def test_an_edited_checkout_is_seen_in_the_short_form() -> None:
 def test_counts_are_short() -> None:
     counts = {None: "", 999: "999", 1000: "1k", 999_999: "1M", 1_024_000: "1.02M"}
     assert {count: compact(count) for count in counts} == counts
+
+
+TABLE = Table(
+    (Column("row", ("a|b", "50 % of x_1")), Column("Δ bpc", ("1.0 ± 0.1", ""), is_number=True)),
+    ("how it was done",),
+    "whence",
+)
+
+
+def test_markdown_keeps_its_columns() -> None:
+    lines = markdown(TABLE).split("\n")
+    assert lines[:3] == ["| row | Δ bpc |", "| --- | ---: |", "| a\\|b | 1.0 ± 0.1 |"]
+    assert lines[-4:] == ["how it was done", "", "whence", ""]
+
+
+def test_latex_is_literal() -> None:
+    text = latex(TABLE)
+    assert "\\begin{tabular}{lr}" in text
+    assert r"a|b & 1.0 $\pm$ 0.1 \\" in text
+    assert r"50 \% of x\_1 &  \\" in text
+    assert "whence" in text
+
+
+@pytest.mark.parametrize("character", "&%$#_{}~^\\<>")
+def test_every_special_character_is_escaped(character: str) -> None:
+    assert escape_latex(character).startswith("\\")
+
+
+def test_plain_text_is_aligned() -> None:
+    lines = plain_text(TABLE).split("\n")
+    assert lines[1] == "-----------  ---------"
+    assert lines[2] == "a|b          1.0 ± 0.1"

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.reporting.laboratory import Laboratory
-from txlbench.records.claim import claimed
+from txlbench.records.run_directory import claimed
 from txlbench.tracking.backlog import Delivered, backlog, next_offset, nothing_to_deliver
 from txlbench.tracking.store import store_of
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from tests.reporting.recl.records import COMMAND, write_record
-from tests.reporting.truth.test_report import RECORD as TRUTH
-from txlbench.records.findings import FINDINGS
-from txlbench.reporting.recl.report import report_recl
-from txlbench.tracking.finding_backlog import nothing_to_deliver_of
+from tests.reporting.recl_records import COMMAND, write_record
+from tests.reporting.test_truth import RECORD as TRUTH
+from txlbench.records.experiment_directory import FINDINGS
+from txlbench.reporting.findings import report_recl
+from txlbench.tracking.backlog import nothing_to_deliver_of
 from txlbench.tracking.finding_mirror import deliver_finding
-from txlbench.tracking.finding_values import FORBIDDEN, KINDS, values_of_finding
 from txlbench.tracking.store import store_of
+from txlbench.tracking.values import FORBIDDEN, KINDS, values_of_finding
 
 
 @pytest.fixture

@@ -14,34 +14,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.execution.trial import SPEC
 from tests.models.convert.official_modules import save_official
 from tests.models.convert.scored import GOLDEN
 from tests.reporting.laboratory import Laboratory
-from tests.reporting.recl.records import write_record
-from tests.reporting.truth.test_report import RECORD as TRUTH
-from txlbench.config.corpus import CorpusConfig
-from txlbench.config.expansion import load_experiment
+from tests.reporting.recl_records import write_record
+from tests.reporting.test_truth import RECORD as TRUTH
+from tests.runs.trial import SPEC
+from txlbench.commands.texts import _read_ids
+from txlbench.config.grid import load_experiment
 from txlbench.config.loading import dump_yaml
-from txlbench.data.archives import extract
-from txlbench.data.building import build
+from txlbench.config.schema import CorpusConfig
 from txlbench.data.corpus import open_corpus
-from txlbench.data.own_text import OwnText
-from txlbench.execution.plan import describe_plan, make_plan
-from txlbench.execution.texts import _read_ids
+from txlbench.data.download import extract
+from txlbench.data.prepare import build
+from txlbench.data.source import OwnText
 from txlbench.models.convert.hf import read_hf
-from txlbench.models.convert.tensor_bundle import TensorBundle
-from txlbench.models.convert.tf import read_tf
+from txlbench.models.convert.tf import TensorBundle, read_tf
 from txlbench.models.convert.torch_file import read_torch
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.loss_file import LossFile, read_loss_file, write_loss_file
+from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.findings import report_finding
-from txlbench.reporting.formats import latex, markdown, plain_text
 from txlbench.reporting.frames import curves_frame, positions_frame, sweep_frame, table_frame
 from txlbench.reporting.provenance import Provenance
-from txlbench.reporting.results import read_results
 from txlbench.reporting.rows import build_rows
-from txlbench.reporting.table import build_table, for_terminal
+from txlbench.reporting.table import build_table, for_terminal, latex, markdown, plain_text
+from txlbench.runs.plan import describe_plan, make_plan
 from txlbench.tracking.backlog import backlog, nothing_to_deliver
 from txlbench.training import checkpoint
 

@@ -13,18 +13,17 @@ import pytest
 import torch
 
 from tests.models.convert.scored import GOLDEN
-from txlbench.config.imported import ImportedConfig
+from txlbench.commands.load_model import import_model, load_model
+from txlbench.commands.texts import _read_ids
 from txlbench.config.loading import parse_yaml
 from txlbench.config.model import ModelConfig
-from txlbench.data.archives import extract
+from txlbench.config.schema import ImportedConfig
+from txlbench.data.download import extract
 from txlbench.errors import UserError
-from txlbench.execution.imports import import_model
-from txlbench.execution.references import load_model
-from txlbench.execution.texts import _read_ids
 from txlbench.models.convert.hf import read_hf
-from txlbench.models.convert.weight_files import read_weights
+from txlbench.models.convert.hf_files import read_weights
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.states import RunState
+from txlbench.records.schema import RunState
 from txlbench.training import checkpoint
 
 TEN_TB = 10**13

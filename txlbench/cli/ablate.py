@@ -42,7 +42,7 @@ def ablate(dry_run: bool, format_: str, **options: Any) -> int:
     Finished runs are skipped and partial ones continue, so the same line may be typed again after
     any interruption. Tables, figures and run directories go to results/NAME, and to MLflow.
     """
-    from txlbench.execution.request import Request
+    from txlbench.runs.plan import Request
 
     request = Request(**options)
     if dry_run:
@@ -51,8 +51,8 @@ def ablate(dry_run: bool, format_: str, **options: Any) -> int:
 
 
 def _show_plan(request: Any, format_: str) -> int:
-    from txlbench.execution.foresight import foresee
-    from txlbench.execution.plan import describe_plan, open_experiment
+    from txlbench.runs.dry_run import foresee
+    from txlbench.runs.plan import describe_plan, open_experiment
 
     experiment, _, plan = open_experiment(request)
     described = describe_plan(plan, foresee(plan, request.device))
@@ -89,8 +89,8 @@ def _ablate(request: Any) -> int:
     from rich.console import Console
 
     from txlbench.cli.progress import ProgressDisplay
-    from txlbench.execution.signals import interrupts
-    from txlbench.execution.suite import ablate as run_ablation
+    from txlbench.runs.ablation import ablate as run_ablation
+    from txlbench.runs.job import interrupts
 
     console = Console(soft_wrap=True)
     with interrupts():

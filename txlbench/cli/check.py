@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from txlbench.execution.check import Checked
+    from txlbench.commands.check import Checked
     from txlbench.reporting.table import Table
 
 
@@ -21,9 +21,9 @@ def check(specs: tuple[Path, ...]) -> int:
     in each of them. The last column is for information: how much losses depend on where segments
     are cut with the row's own memory, which grows with depth and is no fault.
     """
+    from txlbench.commands.check import check_experiments, spec_files
     from txlbench.errors import ExitStatus
-    from txlbench.execution.check import check_experiments, spec_files
-    from txlbench.reporting.formats import plain_text
+    from txlbench.reporting.table import plain_text
 
     found = list(check_experiments(spec_files(specs)))
     click.echo(plain_text(_table(found)))

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from txlbench.config.base import Split, displayed
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS, UNITS, Level
-from txlbench.config.corpus import CorpusConfig
-from txlbench.config.named_corpus import corpus_named
-from txlbench.config.section import Split
-from txlbench.config.units import displayed
+from txlbench.config.schema import CorpusConfig, corpus_named
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
 
@@ -34,7 +32,7 @@ def data() -> None:
 @data.command("list")
 def list_corpora() -> None:
     """List the corpora that have a name."""
-    from txlbench.data.preparation import find_prepared
+    from txlbench.data.prepare import find_prepared
 
     for name, facts in CORPORA.items():
         corpus = find_prepared(CorpusConfig(name=name)) if name in CORPUS_LOADERS else None
@@ -105,9 +103,9 @@ def export(name: str, split: Split, out: Path, level: Level | None) -> None:
 
 def _prepare(name: str, level: Level | None, from_file: Path | None = None) -> "Corpus":
     """The prepared corpus that the command line names; its warnings go to stderr."""
-    from txlbench.data import preparation
+    from txlbench.data import prepare
 
-    corpus = preparation.prepare(corpus_named(name, level), from_file)
+    corpus = prepare.prepare(corpus_named(name, level), from_file)
     for warning in corpus.warnings:
         click.echo(f"warning: {corpus.name}: {warning}", err=True)
     return corpus

@@ -7,24 +7,24 @@ from collections.abc import Mapping
 import click
 
 from txlbench.errors import ExitStatus, UserError
-from txlbench.patience import may_pass
+from txlbench.files import may_pass
 from txlbench.registry import suggestion
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "ablate": ("txlbench.cli.ablate:ablate", "Train and measure every row of an experiment file."),
     "data": ("txlbench.cli.data:data", "List, prepare, show and export corpora."),
-    "figures": ("txlbench.cli.figures:figures", "Rebuild tables and figures without training."),
-    "status": ("txlbench.cli.status:status", "Show every run with its state and progress."),
-    "eval": ("txlbench.cli.evaluate:evaluate", "Measure any model on any text."),
+    "figures": ("txlbench.cli.results:figures", "Rebuild tables and figures without training."),
+    "status": ("txlbench.cli.results:status", "Show every run with its state and progress."),
+    "eval": ("txlbench.cli.models:evaluate", "Measure any model on any text."),
     "recl": ("txlbench.cli.recl:recl", "Measure how much context models really use."),
-    "truth": ("txlbench.cli.truth:truth", "Hold RECL against a corpus whose truth is known."),
-    "bench": ("txlbench.cli.bench:bench", "Time this machine: training, evaluation, generation."),
+    "truth": ("txlbench.cli.recl:truth", "Hold RECL against a corpus whose truth is known."),
+    "bench": ("txlbench.cli.speed:bench", "Time this machine: training, evaluation, generation."),
     "speed": ("txlbench.cli.speed:speed", "Time evaluation with a window and with reused state."),
-    "generate": ("txlbench.cli.generate:generate", "Let any model go on with a text."),
-    "import": ("txlbench.cli.weights:import_", "Bring in weights of other programs."),
-    "export": ("txlbench.cli.weights:export", "Write weights for other programs."),
-    "sync": ("txlbench.cli.sync:sync", "Deliver results to MLflow, or rebuild its store."),
-    "merge": ("txlbench.cli.merge:merge", "Bring results of several machines together."),
+    "generate": ("txlbench.cli.models:generate", "Let any model go on with a text."),
+    "import": ("txlbench.cli.models:import_", "Bring in weights of other programs."),
+    "export": ("txlbench.cli.models:export", "Write weights for other programs."),
+    "sync": ("txlbench.cli.results:sync", "Deliver results to MLflow, or rebuild its store."),
+    "merge": ("txlbench.cli.results:merge", "Bring results of several machines together."),
     "check": ("txlbench.cli.check:check", "Run the invariants on models of an experiment file."),
 }
 """Verb -> (where it lives, what it does). Only the verb that is called is imported."""

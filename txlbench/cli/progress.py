@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from txlbench.errors import UserError
-from txlbench.execution.plan import PlannedRun
 from txlbench.files import last_json_line
-from txlbench.records.states import RunState
+from txlbench.records.schema import RunState
+from txlbench.runs.plan import PlannedRun
 
 if TYPE_CHECKING:
     from txlbench.data.corpus import Corpus

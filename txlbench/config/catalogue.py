@@ -13,7 +13,7 @@ ENCODINGS = Registry(
         "xl": "txlbench.models.positions.xl:XLEncoding",
         "shaw": "txlbench.models.positions.shaw:ShawEncoding",
         "absolute": "txlbench.models.positions.absolute:AbsoluteEncoding",
-        "al-rfou": "txlbench.models.positions.al_rfou:AlRfouEncoding",
+        "al-rfou": "txlbench.models.positions.absolute:AlRfouEncoding",
     },
 )
 
@@ -115,16 +115,16 @@ CORPORA: dict[str, CorpusFacts] = {
 CORPUS_LOADERS = Registry(
     "corpus",
     {
-        "enwiki-sample": "txlbench.data.enwiki_sample:EnwikiSample",
-        "enwiki-words": "txlbench.data.enwiki_words:EnwikiWords",
-        "wt103": "txlbench.data.wikitext:WikiText103",
-        "wt2": "txlbench.data.wikitext:WikiText2",
-        "enwik8": "txlbench.data.enwik8:Enwik8",
-        "enwik8-official": "txlbench.data.enwik8:OfficialEnwik8",
-        "text8": "txlbench.data.text8:Text8",
+        "enwiki-sample": "txlbench.data.wikipedia:EnwikiSample",
+        "enwiki-words": "txlbench.data.wikipedia_words:EnwikiWords",
+        "wt103": "txlbench.data.published:WikiText103",
+        "wt2": "txlbench.data.published:WikiText2",
+        "enwik8": "txlbench.data.wikipedia:Enwik8",
+        "enwik8-official": "txlbench.data.wikipedia:OfficialEnwik8",
+        "text8": "txlbench.data.wikipedia:Text8",
         "lm1b": "txlbench.data.lm1b:BillionWords",
         "lm1b-tf": "txlbench.data.lm1b:BillionWordsTensorFlow",
-        "ptb": "txlbench.data.ptb:PennTreebank",
+        "ptb": "txlbench.data.published:PennTreebank",
         "planted": "txlbench.data.planted:Planted",
     },
 )

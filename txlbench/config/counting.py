@@ -1,8 +1,7 @@
 """Parameters, tokens and FLOPs by formula from the configuration, before anything is built."""
 
-from txlbench.config.clusters import clusters_of, softmax_projections
-from txlbench.config.model import ModelConfig
-from txlbench.config.run import RunConfig
+from txlbench.config.model import ModelConfig, clusters_of, softmax_projections
+from txlbench.config.schema import RunConfig
 
 
 def parameters(config: ModelConfig, vocabulary_size: int) -> int:

@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from txlbench.config.run import RunConfig
-from txlbench.config.section import Section
+from txlbench.config.base import Section
+from txlbench.config.schema import RunConfig
 
 
 def hashed_fields(section: Section) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from here, so that they cannot disagree on how a number was obtained.
 from types import MappingProxyType
 from typing import Literal
 
+from txlbench.config.base import Section, Split
 from txlbench.config.identity import fingerprint, hashed_fields
-from txlbench.config.run import RunConfig
-from txlbench.config.section import Section, Split
+from txlbench.config.schema import RunConfig
 
 
 class Measurement(Section):

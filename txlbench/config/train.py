@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from txlbench.config.section import Section
+from txlbench.config.base import Section
 
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from txlbench.config.base import Split
 from txlbench.config.catalogue import Level
-from txlbench.config.section import Split
-from txlbench.data.levels import load_vocabulary
-from txlbench.data.vocabulary import Vocabulary
+from txlbench.data.vocabulary import Vocabulary, load_vocabulary
 from txlbench.errors import UserError
 from txlbench.files import read_json
 

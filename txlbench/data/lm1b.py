@@ -15,14 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from txlbench.config.base import Split
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.section import Split
-from txlbench.data.fetching import PublishedFile, fetch
-from txlbench.data.levels import WordVocabulary
+from txlbench.data.download import PublishedFile, fetch
 from txlbench.data.published import Published, compare
+from txlbench.data.source import Counts
 from txlbench.data.text import Text
-from txlbench.data.unigram import Counts
-from txlbench.data.vocabulary import EOS, UNKNOWN, Vocabulary
+from txlbench.data.vocabulary import EOS, UNKNOWN, Vocabulary, WordVocabulary
 
 FOLDER = "1-billion-word-language-modeling-benchmark-r13output"
 SEED = 1111

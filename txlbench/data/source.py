@@ -1,17 +1,38 @@
-"""What a corpus is made from: its checksum, its texts, and how they become symbols."""
+"""What a corpus is made from: its checksum, its texts, and how they become symbols.
+
+The unigram model: what a model that ignores all context would score.
+
+Any text of the user's: one file that is split 90/5/5, or a file for each split.
+"""
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from txlbench.config.base import Split
 from txlbench.config.catalogue import Level
-from txlbench.config.section import Split
-from txlbench.data.levels import VOCABULARIES, ByteVocabulary
-from txlbench.data.text import Text
-from txlbench.data.unigram import Counts
-from txlbench.data.vocabulary import Vocabulary
+from txlbench.config.schema import CorpusConfig
+from txlbench.data.download import combined_checksum
+from txlbench.data.text import SPLITS, Text, cut
+from txlbench.data.vocabulary import VOCABULARIES, ByteVocabulary, Vocabulary
+
+Counts = Mapping[Split, NDArray[np.int64]]
+"""How often each id occurs in each split, [V]."""
+
+
+def unigram_losses(counts: Counts) -> dict[Split, float]:
+    """Nats a token of every split under add-one-smoothed unigram frequencies of train.
+
+    A model of any use lies well below it; one that stays there has learned nothing.
+    """
+    smoothed: NDArray[Any] = counts["train"] + 1
+    log_probs = np.log(smoothed / smoothed.sum())
+    return {split: float(-(c @ log_probs) / c.sum()) for split, c in counts.items()}
 
 
 class Source(ABC):
@@ -73,3 +94,22 @@ class Source(ABC):
             UserError: if it is not the corpus that it should be.
         """
         return []
+
+
+class OwnText(Source):
+    """The files that `config` names, read where they are."""
+
+    def __init__(self, config: CorpusConfig) -> None:
+        given = (config.path, config.valid, config.test)
+        self.name = config.name
+        self.level = config.resolved_level
+        self.split_rule = config.split_rule
+        self.paths = [Path(path).expanduser() for path in given if path is not None]
+
+    def checksum(self) -> str:
+        return combined_checksum(self.paths)
+
+    def texts(self, scratch: Path) -> Mapping[Split, Text]:  # noqa: ARG002
+        if len(self.paths) == 1:
+            return cut(self.paths[0], self.level)
+        return dict(zip(SPLITS, map(Text, self.paths), strict=True))

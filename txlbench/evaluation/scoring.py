@@ -1,6 +1,14 @@
-"""The one evaluator: streams with memory and sliding windows, by one measurement."""
+"""The one evaluator: streams with memory and sliding windows, by one measurement.
 
-from dataclasses import dataclass
+Losses summed over targets and divided once, overall and by position in the segment.
+
+A memory full of zeros, as the official code begins with: attended to like any other.
+
+The paper's three columns of Table 6: PPL init, PPL best and attention length.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import Any
 
@@ -10,10 +18,75 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from txlbench.config.measurements import Measurement
-from txlbench.evaluation.lanes import Lane, Piece, lanes, pieces
-from txlbench.evaluation.metrics import LossSum
-from txlbench.evaluation.zero_memory import zero_memory
-from txlbench.models.interface import LanguageModel, View
+from txlbench.evaluation.eval_streams import Lane, Piece, lanes, pieces
+from txlbench.models.interface import LanguageModel, State, View
+
+
+@dataclass
+class LossSum:
+    """Sums of losses in float64.
+
+    Attributes:
+        length: positions of a segment or window.
+        sums, counts: float64 and int64 [length], by position in the segment.
+    """
+
+    length: int
+    sums: NDArray[np.float64] = field(init=False)
+    counts: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sums = np.zeros(self.length)
+        self.counts = np.zeros(self.length, dtype=np.int64)
+
+    def add(self, losses: NDArray[np.floating[Any]], positions: NDArray[np.integer[Any]]) -> None:
+        """Adds losses [K] of targets at `positions` [K] of their segments."""
+        np.add.at(self.sums, positions, losses.astype(np.float64))
+        np.add.at(self.counts, positions, 1)
+
+    @property
+    def tokens(self) -> int:
+        """Targets scored."""
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean loss in nats a target."""
+        return float(self.sums.sum() / self.tokens)
+
+    def by_position(self) -> list[float | None]:
+        """Mean loss in nats at each position, None where nothing was scored."""
+        return [
+            float(total / count) if count else None
+            for total, count in zip(self.sums, self.counts, strict=True)
+        ]
+
+
+def zero_memory(model: LanguageModel, batch_size: int, view: View) -> State:
+    """The state of `batch_size` streams that remember `mem_len` zeros in every layer."""
+    state = model.initial_state(batch_size, view)
+    return state.replace(
+        {
+            name: memory.new_zeros(batch_size, view.mem_len, *memory.shape[2:])
+            for name, memory in state.tensors().items()
+        }
+    )
+
+
+def best_length(losses: Mapping[int, float]) -> int:
+    """The attention length of the lowest loss; the shorter one of equals."""
+    return min(losses, key=lambda length: (losses[length], length))
+
+
+def shortest_length(losses: Mapping[int, float], tolerance: float) -> int:
+    """The shortest attention length whose loss is within `tolerance` nats of the lowest.
+
+    "The shortest possible attention length during evaluation to achieve the corresponding
+    result" (Dai et al. 2019, caption of Table 6).
+    """
+    lowest = min(losses.values())
+    return min(length for length, loss in losses.items() if loss <= lowest + tolerance)
+
 
 WINDOW_TOKENS = 8192
 """Tokens of windows evaluated at once: they are independent, so this changes no number."""

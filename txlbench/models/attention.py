@@ -8,14 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.attention_dropout import AttentionDropout
-from txlbench.models.context_projection import project
 from txlbench.models.dropout import Dropout
-from txlbench.models.flexible_attention import SMALLEST_HEAD, flexible_attention
-from txlbench.models.fused_attention import fused_attention
+from txlbench.models.kernels.cpu import AttentionDropout, fused_attention, project
+from txlbench.models.kernels.cuda import SMALLEST_HEAD, flexible_attention
 from txlbench.models.mask import Mask
-from txlbench.models.positions.encoding import Encoding, Scores
-from txlbench.models.positions.terms import Terms
+from txlbench.models.positions.encoding import Encoding, Scores, Terms
 
 Kernel = Callable[[Tensor, Tensor, Terms, Mask], Tensor]
 """Queries [B, T, H, K] and context [B, S, 2, H, K] -> mixed values [B, T, H, K]."""

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
-from txlbench.config.clusters import Cluster, clusters_of
-from txlbench.config.model import ModelConfig
+from txlbench.config.model import Cluster, ModelConfig, clusters_of
 from txlbench.models.dropout import Dropout
 
 

@@ -1,16 +1,56 @@
-"""From a configuration to a model with initial weights."""
+"""From a configuration to a model with initial weights.
+
+Initial weights, as in the official PyTorch code.
+
+Whether weights are those of a configuration, told by shapes before any memory is taken.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.initialisation import initialise
+from txlbench.errors import UserError
 from txlbench.models.interface import LanguageModel
 from txlbench.registry import Registry
+
+RECURRENT_WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh", "w_gates", "b_gates")
+
+
+def initialise(model: nn.Module, config: ModelConfig) -> None:
+    """Draws every weight: N(0, init_std), with these exceptions.
+
+    Projections of embedding and softmax N(0, proj_init_std); layer-norm weights N(1, init_std);
+    biases of linear maps, norms, softmax, clusters and distances 0; recurrent layers
+    U(-1/sqrt(d_model), 1/sqrt(d_model)), as PyTorch's.
+    """
+    bound = config.d_model**-0.5
+    norms = {
+        f"{name}.weight" for name, part in model.named_modules() if isinstance(part, nn.LayerNorm)
+    }
+    for name, parameter in model.named_parameters():
+        leaf = name.rsplit(".", 1)[-1]
+        if leaf in ("bias", "cluster_bias", "distance_bias"):
+            nn.init.zeros_(parameter)
+        elif leaf in RECURRENT_WEIGHTS:
+            nn.init.uniform_(parameter, -bound, bound)
+        elif name in norms:
+            nn.init.normal_(parameter, 1.0, config.init_std)
+        elif "projections" in name:
+            nn.init.normal_(parameter, 0.0, config.proj_init_std)
+        else:
+            nn.init.normal_(parameter, 0.0, config.init_std)
+
 
 MODELS = Registry(
     "kind of model",
     {
         "transformer": "txlbench.models.transformer:Transformer",
-        "lstm": "txlbench.models.lstm:LSTM",
-        "qrnn": "txlbench.models.qrnn:QRNN",
+        "lstm": "txlbench.models.recurrent:LSTM",
+        "qrnn": "txlbench.models.recurrent:QRNN",
     },
 )
 
@@ -24,3 +64,40 @@ def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
     model: LanguageModel = MODELS.load(config.kind)(config, vocabulary_size)
     initialise(model, config)
     return model
+
+
+MOST_LAYERS = 10_000
+"""More would take long to lay out, and no file holds their weights."""
+
+
+def skeleton(path: Path, config: ModelConfig, vocabulary_size: int) -> dict[str, Tensor]:
+    """The model's state dict with shapes and no content.
+
+    Raises:
+        UserError: naming `path`, for sizes that no model can have.
+    """
+    if config.n_layer > MOST_LAYERS:
+        raise UserError(f"{path}: n_layer: {config.n_layer} found", f"at most {MOST_LAYERS}")
+    try:
+        with torch.device("meta"):
+            return build_model(config, vocabulary_size).state_dict()
+    except (RuntimeError, OverflowError, MemoryError, TypeError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{path}: sizes that no model can have ({reason})", "mend them") from error
+
+
+def check_weights(path: Path, config: ModelConfig, vocabulary_size: int, weights: Any) -> None:
+    """Refuses (UserError naming `path`) what is not the model's state dict."""
+    expected = skeleton(path, config, vocabulary_size)
+    if not isinstance(weights, Mapping) or weights.keys() != expected.keys():
+        raise UserError(f"{path}: its weights are not those of the run's model", "restore the file")
+    for name, tensor in expected.items():
+        found = weights[name]
+        if not isinstance(found, Tensor) or found.shape != tensor.shape:
+            shape = list(getattr(found, "shape", ()))
+            raise UserError(
+                f"{path}: {name}: shape {shape} found",
+                f"the run's configuration asks for {list(tensor.shape)}",
+            )
+        if found.dtype != tensor.dtype:
+            raise UserError(f"{path}: {name}: {found.dtype} found", f"it must be {tensor.dtype}")

@@ -5,6 +5,8 @@ Names of tensors end in their shape. The letters, everywhere in the package:
     B batch (streams)       T queries, the tokens of a segment   M tokens in memory
     S keys, M + T           H heads       K size of a head       D d_model
     F d_inner               E d_embed     V vocabulary           N layers
+
+In which number format products are computed here and now.
 """
 
 from abc import ABC, abstractmethod
@@ -12,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 
@@ -108,3 +111,13 @@ class LanguageModel(nn.Module, ABC):
     @abstractmethod
     def log_probs(self, hidden_BD: Tensor) -> Tensor:
         """Log-probabilities [B, V] of the next token."""
+
+
+def computing_dtype(like: Tensor) -> torch.dtype:
+    """Autocast's type where it is on, else that of the parameters.
+
+    Args:
+        like: a tensor with the device and dtype of the parameters.
+    """
+    kind = like.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else like.dtype

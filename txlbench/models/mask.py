@@ -1,10 +1,117 @@
-"""Which keys a segment's queries must not see, as something that is added to scores."""
+"""Which keys a segment's queries must not see, as something that is added to scores.
+
+Which query meets which key: the last T queries line up with the last T keys.
+
+With S keys and T queries, query i stands at key S - T + i, so its distance to key j is
+S - T + i - j: zero for itself, negative for the future. This file is the only place that knows.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from txlbench.models.alignment import blocked_columns, hide_forgotten, mask_TS
+
+def distance(query: Any, key: Any, queries: int, keys: int) -> Any:
+    """Of query i to key j: S - T + i - j."""
+    return keys - queries + query - key
+
+
+def distances_S(keys: int, clamp_len: int | None, device: torch.device | None = None) -> Tensor:
+    """Every distance a query can have to a key, the largest first: S-1, ..., 1, 0.
+
+    Args:
+        clamp_len: larger distances are replaced by it.
+    """
+    distances = torch.arange(keys - 1, -1, -1, device=device)
+    return distances if clamp_len is None else distances.clamp(max=clamp_len)
+
+
+def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor) -> Tensor:
+    """What is added to scores: -inf where a query must not see a key, else 0.
+
+    Added rather than filled in, which is many times slower on a CPU.
+
+    Args:
+        attention_length: number of keys a query sees, itself included; None for all.
+        like: a tensor with the device and dtype wanted.
+    """
+    query = torch.arange(queries, device=like.device)[:, None]
+    key = torch.arange(keys, device=like.device)[None, :]
+    apart = distance(query, key, queries, keys)
+    blocked = apart < 0
+    if attention_length is not None:
+        blocked |= apart >= attention_length
+    return like.new_zeros(queries, keys).masked_fill_(blocked, float("-inf"))
+
+
+def blocked_columns(
+    queries: int, keys: int, attention_length: int | None, width: int | None = None
+) -> list[slice]:
+    """The keys that `mask_TS` hides from some query: too far from the last, after the first.
+
+    The latter begin with the first query's own key, which hides nothing: as many columns as queries
+    are added to faster than one less.
+
+    Args:
+        width: of rows that go on after the keys, with columns that are hidden too.
+    """
+    columns, width = [], width or keys
+    if attention_length is not None and attention_length < keys:
+        columns.append(slice(0, keys - attention_length))
+    if queries > 1 or width > keys:
+        columns.append(slice(keys - queries, width))
+    return columns
+
+
+def hide_forgotten(mask_TS: Tensor, known_B: Tensor | None) -> Tensor:
+    """The mask for streams that have forgotten their oldest keys: [B, T, S], or as it was.
+
+    Args:
+        known_B: how many keys before the first query each stream still knows; None for all.
+    """
+    if known_B is None:
+        return mask_TS
+    queries, keys = mask_TS.shape
+    oldest_B = keys - queries - known_B
+    forgotten_BS = torch.arange(keys, device=mask_TS.device) < oldest_B[:, None]
+    return mask_TS.masked_fill(forgotten_BS[:, None], float("-inf"))
+
+
+def pad_distances(table: Tensor) -> Tensor:
+    """Puts a row of zeros before a table [S, ...] of distances, as `relative_shift` needs it."""
+    return pad(table, (0, 0) * (table.dim() - 1) + (1, 0))
+
+
+def relative_shift(by_distance: Tensor, keys: int | None = None) -> Tensor:
+    """From scores by distance to scores by key, as a view (Dai et al. 2019, Appendix B).
+
+    Row i of the input holds one unused column and then query i's scores at the distances
+    S-1, ..., 0. Query i meets key j at distance S - T + i - j, so its row must move left by
+    T - 1 - i. Read flat, the element wanted at (i, j) lies at T + i * S + j, so skipping T
+    elements and reading rows of S does it. For T = S = 3, distances 2, 1, 0 and unused x::
+
+        x 2 1 0      0 x 2        row 0: key 0 at distance 0, keys 1 and 2 are the future
+        x 2 1 0  ->  1 0 x
+        x 2 1 0      2 1 0
+
+    Args:
+        by_distance: [..., T, S + 1], contiguous; rows may be longer, by what is meaningless.
+        keys: S, where rows are longer.
+
+    Returns:
+        [..., T, S]; entries in the future are meaningless and must be masked.
+    """
+    rows = unshifted_rows(by_distance)
+    return rows if keys is None else rows[..., :keys]
+
+
+def unshifted_rows(by_distance: Tensor) -> Tensor:
+    """All that `relative_shift` reads rows of, [..., T, P - 1] of [..., T, P]: S and a gap."""
+    queries, length = by_distance.shape[-2:]
+    return by_distance.flatten(-2)[..., queries:].unflatten(-1, (queries, length - 1))
 
 
 @dataclass(frozen=True)

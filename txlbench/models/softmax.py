@@ -1,15 +1,94 @@
-"""The output layer: a softmax over the vocabulary, in clusters where there are cutoffs."""
+"""The output layer: a softmax over the vocabulary, in clusters where there are cutoffs.
+
+Cross-entropy over many words without their logits: a part of the vocabulary at a time.
+
+With logits A = h W^T + b of N hidden states, the loss of n is log sum_v exp A_nv - A_n,target. The
+sum grows from part to part; the gradient G_nv = g_n (exp(A_nv - lse_n) - [v is n's target]) is
+computed again part by part: dW = G^T h, db = sum of G over n, dh = G W. So one product in
+three is done twice, and no tensor [N, V] exists.
+"""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, log_softmax
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import cross_entropy, linear, log_softmax
 
-from txlbench.config.clusters import softmax_projections
-from txlbench.config.model import ModelConfig
-from txlbench.models.chunked_loss import at_least_float32, word_losses
+from txlbench.config.model import ModelConfig, softmax_projections
 from txlbench.models.embedding import Embedding
+from txlbench.models.interface import computing_dtype
+
+LOGITS = 2**22
+"""Logits held at once: 16 MB in float32. Where all fit, they are computed and kept at once."""
+
+
+def word_losses(hidden_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor) -> Tensor:
+    """Losses [N] in nats, in float32 at least."""
+    if len(hidden_NE) * len(weight_VE) <= LOGITS:
+        logits = at_least_float32(linear(hidden_NE, weight_VE, bias_V))
+        return cross_entropy(logits, targets_N, reduction="none")
+    dtype = computing_dtype(weight_VE)
+    parts = (part.to(dtype) for part in (hidden_NE, weight_VE, bias_V))
+    losses: Tensor = ChunkedLoss.apply(*parts, targets_N)  # type: ignore[no-untyped-call]
+    return losses
+
+
+class ChunkedLoss(torch.autograd.Function):
+    """See the module; called through `word_losses`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor
+    ) -> Tensor:
+        total_N = at_least_float32(hidden_NE.new_full((len(hidden_NE),), float("-inf")))
+        chosen_N = torch.zeros_like(total_N)
+        for words in _parts(len(hidden_NE), len(weight_VE)):
+            logits = _logits(hidden_NE, weight_VE, bias_V, words)
+            total_N = torch.logaddexp(total_N, logits.logsumexp(1))
+            rows, columns = _targets_within(targets_N, words)
+            chosen_N[rows] = logits[rows, columns]
+        ctx.save_for_backward(hidden_NE, weight_VE, bias_V, targets_N, total_N)
+        return total_N - chosen_N
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        hidden_NE, weight_VE, bias_V, targets_N, total_N = ctx.saved_tensors
+        of_hidden_NE = at_least_float32(torch.zeros_like(hidden_NE))
+        of_weight_VE, of_bias_V = torch.empty_like(weight_VE), torch.empty_like(bias_V)
+        for words in _parts(len(hidden_NE), len(weight_VE)):
+            logits = _logits(hidden_NE, weight_VE, bias_V, words)
+            of_logits = logits.sub_(total_N[:, None]).exp_()
+            rows, columns = _targets_within(targets_N, words)
+            of_logits[rows, columns] -= 1
+            of_logits = of_logits.mul_(grad_N[:, None]).to(hidden_NE.dtype)
+            of_weight_VE[words] = of_logits.T @ hidden_NE
+            of_bias_V[words] = of_logits.sum(0)
+            of_hidden_NE += of_logits @ weight_VE[words]
+        return of_hidden_NE.to(hidden_NE.dtype), of_weight_VE, of_bias_V, None
+
+
+def _parts(hidden: int, vocabulary: int) -> Iterator[slice]:
+    """The vocabulary in parts whose logits may be held at once."""
+    size = max(1, LOGITS // hidden)
+    return (slice(first, min(vocabulary, first + size)) for first in range(0, vocabulary, size))
+
+
+def _logits(hidden_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, words: slice) -> Tensor:
+    return at_least_float32(linear(hidden_NE, weight_VE[words], bias_V[words]))
+
+
+def _targets_within(targets_N: Tensor, words: slice) -> tuple[Tensor, Tensor]:
+    """Whose target lies in a part of the vocabulary, and at which place there."""
+    rows = ((targets_N >= words.start) & (targets_N < words.stop)).nonzero().squeeze(1)
+    return rows, targets_N[rows] - words.start
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Logits that a log-softmax can be taken of without losing small differences."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 class AdaptiveSoftmax(nn.Module):

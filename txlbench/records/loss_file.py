@@ -3,20 +3,113 @@
 An .npz file that any program can write: `losses` [C, T] in nats, `contexts` [C] ascending and
 `positions` [T], the index of each predicted token in its split. Strings and numbers beside them
 say whose losses they are.
+
+Arrays of an .npz file, read without pickle and only after their sizes were checked.
+
+Whether losses of several models may be compared: same tokens, contexts and vocabulary.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from tokenize import TokenError
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
-from txlbench.records.npz_members import NpzMembers, open_npz
+
+UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, MemoryError),
+    *(RuntimeError, NotImplementedError, SyntaxError, TokenError, OverflowError, TypeError),
+)
+"""What Python and numpy raise on files that are cut, damaged, encrypted or something else."""
+LARGEST_RATIO = 1100
+"""Deflate makes nothing smaller than this; a file that says so lies about its size."""
+HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an array says of itself before it is read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class NpzMembers:
+    """The arrays of an open .npz file by name."""
+
+    path: Path
+    archive: zipfile.ZipFile
+
+    @property
+    def names(self) -> list[str]:
+        return [name.removesuffix(".npy") for name in self.archive.namelist()]
+
+    def header(self, name: str) -> Header:
+        """Shape and type of `name`; ValueError if the file cannot hold that much."""
+        info = self.archive.getinfo(f"{name}.npy")
+        with self.archive.open(info) as file:
+            header = _read_header(file)
+            size = file.tell() + math.prod(header.shape) * header.dtype.itemsize
+        if header.dtype.hasobject:
+            raise UserError(
+                f"{self.path}: '{name}' holds Python objects, which are never loaded",
+                "save plain numbers and strings with numpy.savez",
+            )
+        if size != info.file_size or size > LARGEST_RATIO * (info.compress_size + 1):
+            raise ValueError(f"'{name}' says shape {header.shape}, which is not what it holds")
+        return header
+
+    def read(self, name: str) -> NDArray[Any]:
+        """The array itself."""
+        with self.archive.open(f"{name}.npy") as file:
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        return array
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[NpzMembers]:
+    """The arrays of the file at `path`.
+
+    Raises:
+        UserError: if it is not there or, while it is open, turns out not to be a whole .npz file.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield NpzMembers(path, archive)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file", "give an .npz file") from error
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}", "give an .npz file") from error
+    except UNREADABLE as error:
+        why = str(error) or type(error).__name__
+        raise UserError(
+            f"{path}: not a whole .npz file ({why})", "write it with numpy.savez"
+        ) from error
+
+
+def _read_header(file: IO[bytes]) -> Header:
+    version = np.lib.format.read_magic(file)
+    if version not in HEADERS:
+        raise ValueError(f"array format {version[0]}.{version[1]} is not read here")
+    shape, _, dtype = HEADERS[version](file)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"shape {shape}")
+    return Header(shape, dtype)
+
 
 ARRAYS = {"losses": (2, "f"), "contexts": (1, "iu"), "positions": (1, "iu")}
 """Name -> (dimensions, kinds of numbers)."""
@@ -217,3 +310,65 @@ def _parse_settings(path: Path, text: str) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise UserError(f"{path}: settings: {text[:60]!r} found", "give a JSON object")
     return settings
+
+
+REMEDY = "models are compared on the same tokens at the same contexts only"
+GIVEN = ("corpus", "split", "vocabulary")
+
+
+def check_agreement(files: Sequence[LossFile]) -> None:
+    """Refuses (UserError) files that differ in anything that is given, saying what differs."""
+    for file in files[1:]:
+        difference = _difference(files[0], file)
+        if difference:
+            raise UserError(f"{file.title}: {difference} in {files[0].title}", REMEDY)
+    for name in GIVEN:
+        said = [file for file in files if getattr(file, name) is not None]
+        for file in said[1:]:
+            ours, theirs = getattr(file, name), getattr(said[0], name)
+            if ours != theirs:
+                raise UserError(
+                    f"{file.title}: {name} {ours!r}, but {theirs!r} in {said[0].title}", REMEDY
+                )
+
+
+def check_contexts(files: Sequence[LossFile]) -> None:
+    """Refuses (UserError) files of several groups that differ in their contexts."""
+    for file in files[1:]:
+        difference = _other_contexts(files[0], file)
+        if difference:
+            raise UserError(
+                f"{file.title}: {difference} in {files[0].title}, of another group",
+                "give --contexts that all have, or measure the groups one by one",
+            )
+
+
+def _other_contexts(one: LossFile, other: LossFile) -> str | None:
+    if np.array_equal(one.contexts, other.contexts):
+        return None
+    return f"contexts {brief(other.contexts)}, but {brief(one.contexts)}"
+
+
+def _difference(one: LossFile, other: LossFile) -> str | None:
+    """What of the arrays differs, as "<what `other` has>, but <what `one` has>"."""
+    contexts = _other_contexts(one, other)
+    if contexts:
+        return contexts
+    ours, theirs = other.positions, one.positions
+    if len(ours) != len(theirs):
+        return f"{len(ours):,} positions, but {len(theirs):,}"
+    differing = np.flatnonzero(ours != theirs)
+    if differing.size:
+        first = differing[0]
+        return (
+            f"{differing.size:,} of {len(ours):,} positions differ, the first is {ours[first]}, "
+            f"but {theirs[first]}"
+        )
+    return None
+
+
+def brief(numbers: NDArray[Any]) -> str:
+    """Numbers in a message: all of a few, else first and last."""
+    if len(numbers) <= 12:
+        return ", ".join(map(str, numbers))
+    return f"{numbers[0]} to {numbers[-1]} ({len(numbers)} of them)"

@@ -2,26 +2,79 @@
 
 The directory is the truth about a run. `metrics.jsonl` holds reproducible values only; what
 depends on the machine and the hour is in `timings.jsonl`, `facts.json` and `status.json`.
+
+A run that gives way to another is kept under another name.
+
+A run belongs to the process that works on it, until that process ends, however it ends.
 """
 
+import fcntl
 import os
 import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from txlbench.config.imported import ImportedConfig
 from txlbench.config.loading import Document, dump_yaml, read_yaml, validate
 from txlbench.config.measurements import Measurement
-from txlbench.config.run import RunConfig
+from txlbench.config.schema import ImportedConfig, RunConfig
 from txlbench.errors import UserError
 from txlbench.files import append_json_line, read_json, read_json_lines, write_json, write_text
-from txlbench.records import shapes
-from txlbench.records.claim import is_claimed
-from txlbench.records.states import RunState
+from txlbench.records import schema
+from txlbench.records.schema import RunState
+
+
+def set_aside(path: Path) -> Path:
+    """Renames the run directory at `path` to the first free `.stale-N`, and returns it."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.stale-{number}")).exists():
+        number += 1
+    path.rename(aside)
+    return aside
+
+
+PATIENCE_SECONDS = 1.0
+"""Whoever only looks, or writes a run's configuration, holds its lock for a moment."""
+RETRY_SECONDS = 0.02
+
+
+@contextmanager
+def claimed(run: "RunDirectory", patience: float = PATIENCE_SECONDS) -> Iterator[bool]:
+    """Holds the run's lock inside; yields False, and holds nothing, if another process has it.
+
+    The system drops the lock with the process, so a dead one never holds it.
+    """
+    with _lock_file(run.path).open("a") as file:
+        deadline = time.monotonic() + patience
+        while not (mine := _lock(file, fcntl.LOCK_EX)) and time.monotonic() < deadline:
+            time.sleep(RETRY_SECONDS)
+        yield mine
+
+
+def is_claimed(run: Path) -> bool:
+    """Whether some process holds the lock of the run in directory `run`."""
+    try:
+        with _lock_file(run).open("rb") as file:
+            return not _lock(file, fcntl.LOCK_SH)
+    except OSError:  # no process ever worked on it here
+        return False
+
+
+def _lock_file(run: Path) -> Path:
+    return run / ".claim"
+
+
+def _lock(file: IO[str] | IO[bytes], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
 
 SILENCE_SECONDS = 3600.0
 """A run of another machine, whose locks may not reach us, is given up after so long a silence."""
@@ -119,13 +172,13 @@ class RunDirectory:
         write_json(self.path / "facts.json", dict(facts))
 
     def read_facts(self) -> dict[str, Any]:
-        return self._read_object("facts.json", shapes.Facts)
+        return self._read_object("facts.json", schema.Facts)
 
     # State
 
     def read_status(self) -> dict[str, Any]:
         """`status.json` as a mapping: state, attempts, times, error; empty if never started."""
-        return self._read_object("status.json", shapes.Status)
+        return self._read_object("status.json", schema.Status)
 
     @property
     def state(self) -> RunState:
@@ -230,14 +283,14 @@ class RunDirectory:
     def read_evaluation(self, measurement: Measurement) -> dict[str, Any] | None:
         """The stored record of `measurement`, None if it has not been made."""
         path = self.evaluations / f"{measurement.key}.json"
-        return _read_object(path, shapes.Evaluation) if path.exists() else None
+        return _read_object(path, schema.EvaluationRecord) if path.exists() else None
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.path / "summary.json", dict(summary))
 
     def read_summary(self) -> dict[str, Any]:
         """Final numbers, each with how it was obtained; empty until the run is trained."""
-        return self._read_object("summary.json", shapes.Summary)
+        return self._read_object("summary.json", schema.Summary)
 
     # Whole or damaged
 
@@ -250,14 +303,14 @@ class RunDirectory:
             for lines in (self.read_metrics(), self.read_timings()):
                 deque(lines, maxlen=0)
             for path in sorted(self.evaluations.glob("*.json")):
-                _read_object(path, shapes.Evaluation)
+                _read_object(path, schema.EvaluationRecord)
         except UserError as error:
             return str(error)
         except OSError as error:
             return f"{error.filename or self.path}: {error.strerror}; check its permissions"
         return ""
 
-    def _read_object(self, name: str, shape: type[shapes.Record]) -> dict[str, Any]:
+    def _read_object(self, name: str, shape: type[schema.Record]) -> dict[str, Any]:
         path = self.path / name
         return _read_object(path, shape) if path.exists() else {}
 
@@ -269,12 +322,12 @@ class RunDirectory:
 def checked_line(path: Path, value: Any, offset: int) -> dict[str, Any]:
     """`value` if it is a line of metrics or timings; UserError naming where it ends in `path`."""
     place = Document(f"{path}: line that ends at byte {offset}", value)
-    validate(shapes.Line, value, place)
+    validate(schema.Line, value, place)
     line: dict[str, Any] = value
     return line
 
 
-def _read_object(path: Path, shape: type[shapes.Record]) -> dict[str, Any]:
+def _read_object(path: Path, shape: type[schema.Record]) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise UserError(f"{path}: not a JSON object", "delete it or restore it from a copy")

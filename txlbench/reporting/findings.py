@@ -1,14 +1,197 @@
-"""Tables and figures of a finding, by the name of its file."""
+"""Tables and figures of a finding, by the name of its file.
 
+What a report of a finding made.
+
+Everything that is shown of a recl.json: its tables in three formats and its figures.
+
+Everything that is shown of a speed.json: its table in three formats and its figure.
+
+Everything that is shown of a bench.json: its table in three formats and a figure.
+
+Everything that is shown of a truth.json: a page, its table in three formats, a figure.
+"""
+
+import csv
+import io
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from txlbench.errors import UserError
-from txlbench.reporting.bench.report import report_bench
-from txlbench.reporting.recl.report import report_recl
-from txlbench.reporting.speed.report import report_speed
-from txlbench.reporting.truth.report import report_truth
-from txlbench.reporting.written import Written
+from txlbench.files import write_text
+from txlbench.reporting.bench import BenchRecord, bench_table, read_bench
+from txlbench.reporting.figures import finding_figures, recl_curves
+from txlbench.reporting.figures.style import Palette, add_foot, save, style
+from txlbench.reporting.recl import (
+    ReclRecord,
+    explanations,
+    read_recl,
+    recl_csv,
+    recl_table,
+    sensitivity_table,
+    subgroup_table,
+)
+from txlbench.reporting.speed import read_speed, speed_csv, speed_table
+from txlbench.reporting.table import Table, latex, markdown, plain_text
+from txlbench.reporting.truth import TruthRecord, context_table, read_truth, truth_csv, truth_table
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files, and the main table as plain text for a terminal."""
+
+    paths: tuple[Path, ...]
+    text: str
+
+
+RECL_FIGURES = {
+    "recl_gain": (recl_curves.GAINS_TITLE, recl_curves.draw_gains),
+    "recl_loss": (recl_curves.LOSSES_TITLE, recl_curves.draw_losses),
+}
+"""File name -> (title, what draws it), one file a group."""
+
+
+def report_recl(directory: Path, command: str) -> Written:
+    """Writes recl.csv, .md, .tex and figures/recl_*.png, .svg beside a recl.json.
+
+    Args:
+        command: what the user typed, which tables and figures name.
+
+    Raises:
+        UserError: if the record cannot be read.
+    """
+    record = read_recl(directory / "recl.json", command)
+    table = recl_table(record)
+    paths = _write_tables(directory, record, table)
+    paths += _draw_figures(directory / "figures", record)
+    shown = Table(table.columns, tuple(explanations(record)), record.short)
+    return Written(tuple(paths), plain_text(shown))
+
+
+def _write_tables(directory: Path, record: ReclRecord, table: Table) -> list[Path]:
+    parts = [("Relative effective context length", table)]
+    parts.append(("Other steps, first contexts and thresholds", sensitivity_table(record)))
+    subgroups = subgroup_table(record)
+    if subgroups.rows:
+        parts.append(("Smaller groups", subgroups))
+    texts = {
+        "csv": recl_csv(record),
+        "md": "\n".join(f"# {title}\n\n{markdown(part)}" for title, part in parts),
+        "tex": latex(table),
+    }
+    for suffix, text in texts.items():
+        write_text(directory / f"recl.{suffix}", text)
+    return [directory / f"recl.{suffix}" for suffix in texts]
+
+
+def _draw_figures(folder: Path, record: ReclRecord) -> list[Path]:
+    palette = Palette(record.models)
+    paths = []
+    with style():
+        for name, (title, draw) in RECL_FIGURES.items():
+            for group in record.groups():
+                figure = draw(record, group, palette)
+                add_foot(figure, record, ())
+                stem = folder / f"{name}{f'-{group.name}' * bool(group.name)}"
+                paths += save(figure, stem, title, record)
+    return paths
+
+
+def report_speed(directory: Path, command: str) -> Written:
+    """Writes speed.csv, .md, .tex and figures/speed.png, .svg beside a speed.json.
+
+    Args:
+        command: what the user typed, which tables and figures name.
+
+    Raises:
+        UserError: if the record cannot be read.
+    """
+    record = read_speed(directory / "speed.json", command)
+    table = speed_table(record)
+    texts = {
+        "csv": speed_csv(record),
+        "md": f"# Speed of evaluation\n\n{markdown(table)}",
+        "tex": latex(table),
+    }
+    for suffix, text in texts.items():
+        write_text(directory / f"speed.{suffix}", text)
+    paths = [directory / f"speed.{suffix}" for suffix in texts]
+    with style():
+        drawn = finding_figures.draw_speed(record)
+        add_foot(drawn, record, ())
+        paths += save(drawn, directory / "figures" / "speed", finding_figures.SPEED_TITLE, record)
+    return Written(tuple(paths), plain_text(table))
+
+
+def report_bench(directory: Path, command: str, against: Path | None = None) -> Written:
+    """Writes bench.csv, .md, .tex and figures/bench.png, .svg beside a bench.json.
+
+    Args:
+        against: another bench.json, whose speeds are divided by.
+
+    Raises:
+        UserError: if a record cannot be read.
+    """
+    record = read_bench(directory / "bench.json", command)
+    other = None if against is None else read_bench(against, command)
+    table = bench_table(record, other)
+    texts = {"csv": _bench_csv(record), "md": f"# Speed\n\n{markdown(table)}", "tex": latex(table)}
+    for suffix, text in texts.items():
+        write_text(directory / f"bench.{suffix}", text)
+    with style():
+        drawn = finding_figures.draw_bench(record)
+        add_foot(drawn, record, ())
+        figures = save(drawn, directory / "figures" / "bench", finding_figures.BENCH_TITLE, record)
+    paths = [*(directory / f"bench.{suffix}" for suffix in texts), *figures]
+    return Written(tuple(paths), plain_text(table))
+
+
+def _bench_csv(record: BenchRecord) -> str:
+    """One line a workload, numbers in full."""
+    lines = [
+        {
+            **{key: value for key, value in result.items() if key != "tokens_per_second"},
+            **{f"tokens_per_second_{k}": v for k, v in result["tokens_per_second"].items()},
+        }
+        for result in record.results
+    ]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def report_truth(directory: Path, command: str) -> Written:
+    """Writes truth.md, .csv, .tex and figures/truth.png, .svg beside a truth.json.
+
+    Raises:
+        UserError: if the record cannot be read.
+    """
+    record = read_truth(directory / "truth.json", command)
+    table = truth_table(record)
+    texts = {"md": _truth_page(record), "csv": truth_csv(record), "tex": latex(table)}
+    for suffix, text in texts.items():
+        write_text(directory / f"truth.{suffix}", text)
+    with style():
+        drawn = finding_figures.draw_truth(record)
+        add_foot(drawn, record, ())
+        figures = save(drawn, directory / "figures" / "truth", finding_figures.TRUTH_TITLE, record)
+    paths = [*(directory / f"truth.{suffix}" for suffix in texts), *figures]
+    return Written(tuple(paths), plain_text(table))
+
+
+def _truth_page(record: TruthRecord) -> str:
+    return "\n".join(
+        [
+            "# Measured against known\n",
+            markdown(truth_table(record)),
+            f"![{finding_figures.TRUTH_TITLE}](figures/truth.png)\n",
+            "## Loss by context\n",
+            markdown(context_table(record)),
+        ]
+    )
+
 
 REPORTS: Mapping[str, Callable[[Path, str], Written]] = {
     "recl.json": report_recl,

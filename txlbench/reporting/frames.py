@@ -4,12 +4,10 @@ from typing import Any
 
 import pandas as pd
 
-from txlbench.reporting.notes import comparison_reference, notes
-from txlbench.reporting.outcome import SweepPoint
-from txlbench.reporting.provenance import Provenance
-from txlbench.reporting.results import Results, RunResult
-from txlbench.reporting.rows import Row, best_loss, init_loss
-from txlbench.reporting.statistics import Estimate
+from txlbench.records.schema import SweepPoint
+from txlbench.reporting.experiment_results import Results, RunResult
+from txlbench.reporting.provenance import Provenance, comparison_reference, notes
+from txlbench.reporting.rows import Estimate, Row, best_loss, init_loss
 
 
 def curves_frame(results: Results) -> pd.DataFrame:

@@ -1,17 +1,48 @@
-"""Everything an experiment shows: its table in three formats and its figures, written out."""
+"""Everything an experiment shows: its table in three formats and its figures, written out.
 
+All figures of an experiment: which there are, and how they are written.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from txlbench.files import write_text
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.reporting.figures.gallery import draw_all
-from txlbench.reporting.formats import latex, markdown, plain_text
+from txlbench.reporting.experiment_results import Results, read_results
+from txlbench.reporting.figures import attention_length, learning_curves, losses
+from txlbench.reporting.figures.series import unit_of
+from txlbench.reporting.figures.style import Palette, add_foot, remove, save, style
 from txlbench.reporting.frames import table_frame
 from txlbench.reporting.provenance import Provenance
-from txlbench.reporting.results import Results, read_results
 from txlbench.reporting.rows import build_rows
-from txlbench.reporting.table import Table, build_table, for_terminal
+from txlbench.reporting.table import Table, build_table, for_terminal, latex, markdown, plain_text
+
+FIGURES: dict[str, tuple[str, Callable[[Results, Palette], Figure | None]]] = {
+    "learning_curves": (learning_curves.TITLE, learning_curves.draw),
+    "attention_length": (attention_length.TITLE, attention_length.draw),
+    "loss_by_row": (losses.LOSS_BY_ROW_TITLE, losses.draw_loss_by_row),
+    "loss_by_position": (losses.LOSS_BY_POSITION_TITLE, losses.draw_loss_by_position),
+}
+"""File name -> (title, what draws it, or None where the records hold nothing for it)."""
+
+
+def draw_all(results: Results, provenance: Provenance, folder: Path) -> list[Path]:
+    """Writes every figure that the records allow as PNG and SVG into `folder`."""
+    palette = Palette(results.labels)
+    missing = list(results.left_out(unit_of(results)))
+    written = []
+    with style():
+        for name, (title, draw) in FIGURES.items():
+            figure = draw(results, palette)
+            if figure is None:
+                remove(folder / name)  # of an earlier state of the records
+                continue
+            add_foot(figure, provenance, missing if name != "learning_curves" else ())
+            written += save(figure, folder / name, title, provenance)
+    return written
 
 
 @dataclass(frozen=True)

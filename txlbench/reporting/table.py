@@ -1,15 +1,16 @@
-"""The result table for people: one column a question, one row a line of the experiment."""
+"""The result table for people: one column a question, one row a line of the experiment.
+
+A table as Markdown, LaTeX and plain text.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from txlbench.config.units import shown
-from txlbench.reporting.notes import comparison_reference, notes
-from txlbench.reporting.outcome import Outcome
-from txlbench.reporting.provenance import Provenance, how_obtained
-from txlbench.reporting.results import Results
-from txlbench.reporting.rows import Row, best_loss, build_rows, init_loss, units
-from txlbench.reporting.statistics import Estimate
+from txlbench.config.base import shown
+from txlbench.records.schema import Outcome
+from txlbench.reporting.experiment_results import Results
+from txlbench.reporting.provenance import Provenance, comparison_reference, how_obtained, notes
+from txlbench.reporting.rows import Estimate, Row, best_loss, build_rows, init_loss, units
 
 EMPTY = ""
 
@@ -185,3 +186,74 @@ def compact(count: int | None) -> str:
         if count >= 0.9995 * size:  # what rounds up to the next suffix gets it
             return f"{count / size:.3g}{suffix}"
     return str(count)
+
+
+LATEX_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "Δ": r"$\Delta$",
+    "·": r"$\cdot$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def markdown(table: Table) -> str:
+    """A pipe table, numbers flush right, the footer as a paragraph a line."""
+    rule = ["---:" if column.is_number else "---" for column in table.columns]
+    lines = [table.header, rule, *table.rows]
+    body = "\n".join(f"| {' | '.join(map(_escape_markdown, cells))} |" for cells in lines)
+    return "\n\n".join([body, *map(_escape_markdown, [*table.footer, table.source])]) + "\n"
+
+
+def _escape_markdown(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("*", "\\*")
+
+
+def latex(table: Table) -> str:
+    """A `tabular` with booktabs rules to be \\input; the footer below it in small print."""
+    alignment = "".join("r" if column.is_number else "l" for column in table.columns)
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            f"\\begin{{tabular}}{{{alignment}}}",
+            "\\toprule",
+            _latex_row(table.header),
+            "\\midrule",
+            *map(_latex_row, table.rows),
+            "\\bottomrule",
+            "\\end{tabular}",
+            *(
+                f"\n\\par{{\\footnotesize {escape_latex(line)}\\par}}"
+                for line in [*table.footer, table.source]
+            ),
+            "",
+        ]
+    )
+
+
+def _latex_row(cells: list[str]) -> str:
+    return " & ".join(map(escape_latex, cells)) + r" \\"
+
+
+def escape_latex(text: str) -> str:
+    """`text` with every character that TeX would interpret made literal."""
+    return "".join(LATEX_ESCAPES.get(character, character) for character in text)
+
+
+def plain_text(table: Table) -> str:
+    """Aligned columns with a rule below the header, then the footer."""
+    columns = [_padded(column) for column in table.columns]
+    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    return "\n".join([*lines, "", *table.footer, table.source]) + "\n"
+
+
+def _padded(column: Column) -> list[str]:
+    width = max(len(text) for text in (column.header, *column.cells))
+    cells = [column.header, "-" * width, *column.cells]
+    return [cell.rjust(width) if column.is_number else cell.ljust(width) for cell in cells]

@@ -1,4 +1,7 @@
-"""What MLflow already has of an experiment, noted beside the files; the rest is the backlog."""
+"""What MLflow already has of an experiment, noted beside the files; the rest is the backlog.
+
+What MLflow lacks of a finding; imports no MLflow.
+"""
 
 import hashlib
 import uuid
@@ -9,13 +12,13 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from txlbench.config.expansion import Experiment
-from txlbench.config.run import RunConfig
+from txlbench.config.grid import Experiment
+from txlbench.config.schema import RunConfig
 from txlbench.errors import UserError
 from txlbench.files import write_json
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.states import RunState
+from txlbench.records.schema import RunState
 from txlbench.tracking.store import Store, store_of
 
 NOTES = "mlflow.json"
@@ -210,3 +213,22 @@ def run_directory_of(mlflow_run: str, results: Path) -> Path:
         f"runs:/{mlflow_run}: no run below {results} was delivered to MLflow under that id",
         "give the run's directory",
     )
+
+
+def files_of_finding(path: Path) -> tuple[str, ...]:
+    """Patterns of the files that belong to the finding at `path`."""
+    return f"{path.stem}.*", "figures/*"
+
+
+def nothing_to_deliver_of(path: Path) -> bool:
+    """Whether the store has all there is of the finding at `path`."""
+    folder, store = path.parent, store_of(path.parent)
+    notes = Delivered.read(folder, store)
+    if notes.run_id is None or any(notes.changed(folder, files_of_finding(path))):
+        return False
+    return not store.lacks([notes.run_id])
+
+
+def finding_left(path: Path, reason: str) -> str:
+    """One line: what MLflow lacks, why, and how to deliver it."""
+    return f"{path}: MLflow lacks it ({reason}); deliver it with `txlbench sync {path.parent}`"

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from txlbench.errors import ExitStatus
 from txlbench.files import read_json
-from txlbench.tracking.backlog import Delivered
-from txlbench.tracking.finding_backlog import files_of_finding, finding_left
-from txlbench.tracking.finding_values import parameters_of_finding, values_of_finding
-from txlbench.tracking.folder_mirror import FolderMirror
-from txlbench.tracking.mlflow_store import Point, milliseconds, reason_of, silence
+from txlbench.tracking.backlog import Delivered, files_of_finding, finding_left
+from txlbench.tracking.client import Point, milliseconds, reason_of, silence
+from txlbench.tracking.run_mirror import FolderMirror
 from txlbench.tracking.store import store_of
+from txlbench.tracking.values import parameters_of_finding, values_of_finding
 
 
 def deliver_finding(path: Path, rebuild: bool = False) -> str | None:

@@ -1,9 +1,16 @@
-"""Checkpoints: tensors and plain data only, whole or absent, loaded without executing code."""
+"""Checkpoints: tensors and plain data only, whole or absent, loaded without executing code.
+
+The checkpoints of one run: the newest two to continue from, and the best to measure.
+
+When a checkpoint is due beside those of validations: by steps, by minutes, or because asked.
+"""
 
 import os
+import threading
+import time
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +18,7 @@ import torch
 from torch import Tensor
 
 from txlbench import seeding
+from txlbench.config.train import TrainConfig
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
 from txlbench.training.state import Progress, TrainingState
@@ -192,3 +200,105 @@ def _broken(path: Path) -> UserError:
     return UserError(
         f"{path}: not a whole txlbench checkpoint", "restore it from a copy, or train again"
     )
+
+
+@dataclass(frozen=True)
+class CheckpointSet:
+    """Paths of a run's checkpoints, and the order in which they take each other's place."""
+
+    directory: Path
+
+    @property
+    def last(self) -> Path:
+        return self.directory / "last.pt"
+
+    @property
+    def previous(self) -> Path:
+        """What was the last checkpoint before the last one."""
+        return self.directory / "previous.pt"
+
+    @property
+    def best(self) -> Path:
+        return self.directory / "best.pt"
+
+    def save(
+        self,
+        state: TrainingState,
+        metrics_bytes: int,
+        timings_bytes: int,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Writes the last checkpoint; the one it replaces is kept as the previous one.
+
+        Raises:
+            OSError: if it could not be written; then both are as they were.
+        """
+
+        def make_way(_: Path) -> None:
+            if self.last.exists():
+                self.last.replace(self.previous)
+
+        save_last(
+            self.last,
+            state,
+            metrics_bytes,
+            timings_bytes=timings_bytes,
+            settings=settings,
+            approve=make_way,
+        )
+
+    def newest_first(self) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+        """The checkpoints to continue from; None for the content of one that is damaged.
+
+        A missing last one counts as damaged where there is a previous one.
+        """
+        for path in (self.last, self.previous):
+            if path.exists() or (path == self.last and self.previous.exists()):
+                try:
+                    content = load(path)
+                except UserError:
+                    yield path, None
+                else:
+                    yield path, content
+
+    def remove_remains(self) -> None:
+        """Deletes what a process left that was killed while it wrote."""
+        for path in self.directory.glob(".*.pt.*"):
+            path.unlink(missing_ok=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Renames a damaged file so that nothing takes it for a whole one, and returns its new name."""
+    aside = path.with_name(f"{path.name}.damaged")
+    if path.exists():
+        path.replace(aside)
+    return aside
+
+
+class SaveSchedule:
+    """Counts from the last checkpoint.
+
+    Args:
+        step: the step that training goes on from.
+        asked: set by whoever wants a checkpoint now; cleared once there is one.
+    """
+
+    def __init__(self, config: TrainConfig, step: int, asked: threading.Event) -> None:
+        self._config = config
+        self._asked = asked
+        self.saved(step)
+
+    def saved(self, step: int) -> None:
+        """Begins to count anew; a checkpoint that failed counts too, so as not to fail all day."""
+        self._step, self._time = step, time.monotonic()
+        self._asked.clear()
+
+    def is_due(self, step: int) -> bool:
+        """Whether a checkpoint should be written after this step."""
+        config = self._config
+        steps, minutes = config.checkpoint_interval, config.checkpoint_minutes
+        return (
+            self._asked.is_set()
+            or (steps is not None and step - self._step >= steps)
+            or (minutes is not None and time.monotonic() - self._time >= 60 * minutes)
+        )

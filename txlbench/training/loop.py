@@ -1,39 +1,40 @@
-"""The training loop: steps, log lines, validations and checkpoints, nothing else."""
+"""The training loop: steps, log lines, validations and checkpoints, nothing else.
+
+Memory resets: streams that forget in training, so that short contexts are met there.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from txlbench.config.train import TrainConfig
-from txlbench.models.interface import View
-from txlbench.training.memory_reset import with_resets
+from txlbench.models.interface import State, View
 from txlbench.training.objective import Auxiliary, scored_loss
 from txlbench.training.optimisation import apply_gradients, learning_rate
-from txlbench.training.precision import autocast, products
-from txlbench.training.state import Progress, TrainingState, empty_memories
+from txlbench.training.runtime import autocast, products
+from txlbench.training.state import BatchLike, BatchSource, Progress, TrainingState, empty_memories
+
+
+def with_resets(memories: list[State], config: TrainConfig, step: int) -> list[State]:
+    """The memories of step 0, 1, ... after each stream has forgotten with its probability.
+
+    Drawn for the whole batch at once, so that `batch_chunk` changes no number.
+
+    Args:
+        memories: one for each chunk of the batch.
+    """
+    if not config.memory_reset or step < config.memory_reset_from * config.max_step:
+        return memories
+    forgetting = torch.rand(config.batch_size) < config.memory_reset
+    chunks = forgetting.chunk(config.batch_chunk)
+    return [memory.forget(rows) for memory, rows in zip(memories, chunks, strict=True)]
 
 
 class Diverged(Exception):
     """The loss or the gradient is no longer a finite number."""
-
-
-class BatchLike(Protocol):
-    """What the loop needs of a batch; see `txlbench.data.streams.Batch`."""
-
-    tokens: Tensor
-    targets: Tensor
-    scored: int
-    first: bool
-
-
-class BatchSource(Protocol):
-    """Batches by position, so that a step number is all that a resume needs."""
-
-    def __getitem__(self, step: int) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from txlbench.evaluation.recl.group import Group
+from txlbench.evaluation.recl.metric import Group
 
 
 def stopping_at_300(models=2, tokens=1000, contexts=(100, 200, 300, 400, 500)):

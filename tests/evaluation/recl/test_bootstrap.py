@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from tests.evaluation.recl.simulated import losses as simulated
-from txlbench.evaluation.recl.blocks import Blocks, blocks_of
 from txlbench.evaluation.recl.bootstrap import (
     RESAMPLES,
     _by_baseline,
     _by_own_loss,
     bootstrap,
+    draw_resamples,
     interval_of,
     shares_of,
 )
-from txlbench.evaluation.recl.ranking import count_of
-from txlbench.evaluation.recl.resampling import draw_resamples
+from txlbench.evaluation.recl.metric import count_of
+from txlbench.evaluation.recl.null import Blocks, blocks_of
 
 SHARES = (0.07, 0.5, 1.0)
 

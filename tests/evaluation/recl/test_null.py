@@ -1,4 +1,7 @@
-"""The net gain and its test against noise."""
+"""The net gain and its test against noise.
+
+Blocks reach over 16 tokens of text, whatever the spacing.
+"""
 
 import itertools
 
@@ -7,10 +10,9 @@ import pytest
 
 from tests.evaluation.recl import by_definition
 from tests.evaluation.recl.simulated import losses as simulated
-from txlbench.evaluation.recl.blocks import blocks_of
-from txlbench.evaluation.recl.gains import gains
-from txlbench.evaluation.recl.measures import measure
-from txlbench.evaluation.recl.null import draw_signs, net_gains, p_values
+from txlbench.errors import UserError
+from txlbench.evaluation.recl.metric import gains
+from txlbench.evaluation.recl.null import blocks_of, draw_signs, measure, net_gains, p_values
 
 SHARES = (0.1, 0.5, 1.0)
 
@@ -99,3 +101,32 @@ def test_noise_moves_the_papers_recl_but_not_the_one_above_the_null():
         exceeded += found.counts_above_null(0.01)[0, :, 0]
     assert (inflated >= 190).all()
     assert (exceeded <= 16).all()
+
+
+@pytest.mark.parametrize(
+    ("spacing", "length"), [(1, 16), (2, 8), (3, 6), (8, 2), (15, 2), (16, 1), (500, 1)]
+)
+def test_length_follows_the_spacing(spacing, length):
+    blocks = blocks_of(7 + spacing * np.arange(1000))
+    assert blocks.length == length
+    assert blocks.sizes[:-1].tolist() == [length] * (blocks.count - 1)
+    assert blocks.sizes.sum() == 1000
+    assert (np.diff(blocks.index) >= 0).all()
+
+
+def test_uneven_positions_count_as_their_closest_pair():
+    assert blocks_of(np.array([0, 4, *range(100, 10000, 50)])).length == 4
+
+
+@pytest.mark.parametrize(("positions", "is_enough"), [(784, False), (785, True)])
+def test_fifty_blocks_are_needed(positions, is_enough):
+    if is_enough:
+        assert blocks_of(np.arange(positions)).count == 50
+        return
+    with pytest.raises(UserError, match=r"too few tokens: 784 make 49 blocks of 16.*least 785"):
+        blocks_of(np.arange(positions))
+
+
+def test_one_token_is_too_few():
+    with pytest.raises(UserError, match="too few tokens"):
+        blocks_of(np.array([5]))

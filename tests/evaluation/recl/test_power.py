@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.recl.simulated import shifted
-from txlbench.evaluation.recl.blocks import blocks_of
-from txlbench.evaluation.recl.null import draw_signs, net_gains
+from txlbench.evaluation.recl.null import blocks_of, draw_signs, net_gains
 
 SHARES = (0.1, 0.5, 1.0)
 TRIALS = 200

@@ -7,14 +7,9 @@ import pytest
 
 from tests.evaluation.recl.groups import from_losses, stopping_at_300
 from tests.evaluation.recl.simulated import losses as simulated
-from txlbench.evaluation.recl.blocks import blocks_of
-from txlbench.evaluation.recl.ecl import effective_context_length
-from txlbench.evaluation.recl.group import Terms
-from txlbench.evaluation.recl.measures import measure
-from txlbench.evaluation.recl.null import draw_signs
-from txlbench.evaluation.recl.report import group_report
-from txlbench.evaluation.recl.sensitivity import sensitivity
-from txlbench.evaluation.recl.subgroups import subgroups
+from txlbench.evaluation.recl.group_report import group_report, sensitivity, subgroups
+from txlbench.evaluation.recl.metric import Terms, effective_context_length
+from txlbench.evaluation.recl.null import blocks_of, draw_signs, measure
 
 TERMS = Terms()
 

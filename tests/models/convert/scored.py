@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.convert.converted import Converted
-from txlbench.models.convert.hf_config import read_config
+from txlbench.models.convert.hf import read_config
+from txlbench.models.convert.official import Converted
 from txlbench.models.factory import build_model
 from txlbench.models.interface import View
 

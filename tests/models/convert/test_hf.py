@@ -17,8 +17,8 @@ from tests.models.convert.official_modules import Call
 from tests.models.convert.scored import CASES, GOLDEN, golden, losses, of_our_own, same_weights
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
-from txlbench.models.convert.converted import Converted, SourceView
 from txlbench.models.convert.hf import read_hf, write_hf
+from txlbench.models.convert.official import Converted, SourceView
 
 
 @pytest.fixture

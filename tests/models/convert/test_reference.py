@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.models.convert.scored import CASES, GOLDEN, HERE, golden, losses, of_our_own
-from txlbench.models.convert.converted import SourceView
 from txlbench.models.convert.hf import read_hf, write_hf
+from txlbench.models.convert.official import SourceView
 
 REQUIREMENTS = ["torch==2.13.0", "transformers==4.35.2", "sacremoses"]
 

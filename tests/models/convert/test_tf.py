@@ -12,8 +12,7 @@ import torch
 from tests.models.convert.scored import GOLDEN, golden, losses, same_weights
 from txlbench.errors import UserError
 from txlbench.models.convert.hf import read_hf
-from txlbench.models.convert.tensor_bundle import TensorBundle
-from txlbench.models.convert.tf import read_tf
+from txlbench.models.convert.tf import TensorBundle, read_tf
 
 TF = GOLDEN / "tf"
 CASES = ["plain", "narrow", "shared", "own"]

@@ -12,8 +12,8 @@ import torch
 from tests.models.convert.official_modules import Call, hf_tensors, official_classes, save_official
 from tests.models.convert.scored import GOLDEN, TIED, golden, losses, same_weights
 from txlbench.errors import UserError
-from txlbench.models.convert.converted import SourceView
 from txlbench.models.convert.hf import read_hf
+from txlbench.models.convert.official import SourceView
 from txlbench.models.convert.torch_file import read_torch
 
 FORMATS = pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before-1.6"])

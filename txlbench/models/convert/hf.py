@@ -1,17 +1,134 @@
-"""Hugging Face's Transformer-XL folders, read and written."""
+"""Hugging Face's Transformer-XL folders, read and written.
 
+`config.json` of a Hugging Face Transformer-XL, to and from the model's configuration.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
-from txlbench.files import write_json
-from txlbench.models.convert.converted import Converted
-from txlbench.models.convert.hf_config import read_config, to_json
-from txlbench.models.convert.official import from_official, to_official
-from txlbench.models.convert.token_files import read_tokens, write_tokens
-from txlbench.models.convert.weight_files import read_weights, write_weights
+from txlbench.files import read_json, write_json
+from txlbench.models.convert.hf_files import read_tokens, read_weights, write_tokens, write_weights
+from txlbench.models.convert.official import (
+    Converted,
+    SourceView,
+    from_official,
+    model_config,
+    to_official,
+)
+
+MODEL_TYPE = "transfo-xl"
+SAME_NAMES = (
+    *("n_layer", "d_model", "n_head", "d_head", "d_inner", "d_embed", "div_val", "cutoffs"),
+    *("untie_r", "pre_lnorm", "dropout", "dropatt", "init_std", "proj_init_std"),
+)
+DEFAULTS: Mapping[str, Any] = {
+    **{"vocab_size": 267735, "cutoffs": [20000, 40000, 200000], "div_val": 4, "n_layer": 18},
+    **{"d_model": 1024, "d_embed": 1024, "n_head": 16, "d_head": 64, "d_inner": 4096},
+    **{"pre_lnorm": False, "mem_len": 1600, "clamp_len": 1000, "same_length": True},
+    **{"dropout": 0.1, "dropatt": 0.0, "untie_r": True, "init_std": 0.02, "proj_init_std": 0.01},
+}
+"""What a key stands for that the file leaves out: the class's defaults."""
+
+ALIASES = {
+    "vocab_size": "n_token",
+    "d_model": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_layer": "num_hidden_layers",
+}
+FIXED: Mapping[str, Any] = {
+    "attn_type": 0,
+    "sample_softmax": -1,
+    "layer_norm_epsilon": 1e-5,
+    "tie_word_embeddings": True,
+}
+"""Keys with one value that this package can express."""
+
+
+def read_config(path: Path) -> tuple[ModelConfig, int, SourceView]:
+    """Configuration, vocabulary size and view; UserError naming file and key."""
+    if not path.exists():
+        raise UserError(f"{path}: no such file", "is it a Hugging Face model folder?")
+    given = read_json(path)
+    if not isinstance(given, dict) or given.get("model_type", MODEL_TYPE) != MODEL_TYPE:
+        found = given.get("model_type") if isinstance(given, dict) else type(given).__name__
+        raise UserError(f"{path}: model_type: {found!r} found", f"only {MODEL_TYPE} can be read")
+    for key, value in FIXED.items():
+        if given.get(key, value) != value:
+            raise UserError(f"{path}: {key}: {given[key]!r} found", f"only {value!r} can be read")
+    values = {**DEFAULTS, **given}
+    for key, alias in ALIASES.items():
+        if alias in given and key not in given:
+            values[key] = given[alias]
+    settings = {key: values[key] for key in SAME_NAMES}
+    config = model_config(path, {**settings, "tie_projs": _ties(given, values["cutoffs"])})
+    return config, _whole(path, values, "vocab_size", 1), _view(path, values)
+
+
+def to_json(config: ModelConfig, vocabulary_size: int, view: SourceView) -> dict[str, Any]:
+    """The content of `config.json`; UserError naming what it cannot express."""
+    for key, value, wanted in (
+        ("model.kind", config.kind, "transformer"),
+        ("model.encoding", config.encoding, "xl"),
+    ):
+        if value != wanted:
+            raise UserError(f"{key}: {value} has no Hugging Face class", f"only {wanted} does")
+    if view.clamp_len == 0:
+        raise UserError("clamp_len: 0 means no limit to Hugging Face's class", "use at least 1")
+    if view.same_length and not view.mem_len:
+        raise UserError("same_length: without mem_len no token sees a key", "give mem_len")
+    dumped = config.model_dump(mode="json")
+    ties: list[bool] = dumped["tie_projs"]
+    return {
+        "architectures": ["TransfoXLLMHeadModel"],
+        "model_type": MODEL_TYPE,
+        "vocab_size": vocabulary_size,
+        **{key: dumped[key] for key in SAME_NAMES},
+        "proj_share_all_but_first": ties == [False] + [True] * (len(ties) - 1),
+        "tie_projs": ties,
+        "mem_len": view.mem_len or 0,
+        **({} if view.tgt_len is None else {"tgt_len": view.tgt_len}),
+        "clamp_len": -1 if view.clamp_len is None else view.clamp_len,
+        "same_length": view.same_length,
+        "torch_dtype": "float32",
+        **FIXED,
+    }
+
+
+def _ties(given: Mapping[str, Any], cutoffs: Any) -> Any:
+    """Which projections are tied: as listed, else by the flag, which is on by default."""
+    if given.get("tie_projs") is not None:
+        return given["tie_projs"]
+    tails = len(cutoffs) if isinstance(cutoffs, list) else 0
+    return [False] + [bool(given.get("proj_share_all_but_first", True))] * tails
+
+
+def _view(path: Path, values: Mapping[str, Any]) -> SourceView:
+    clamp = _whole(path, values, "clamp_len", None)
+    tgt_len = _whole(path, values, "tgt_len", 1) if values.get("tgt_len") is not None else None
+    mem_len, same_length = _whole(path, values, "mem_len", 0), values["same_length"]
+    if same_length not in (True, False):
+        raise UserError(f"{path}: same_length: {same_length!r} found", "use true or false")
+    if same_length and not mem_len:
+        raise UserError(
+            f"{path}: same_length: true with mem_len 0 lets no token see a key",
+            "set same_length to false",
+        )
+    return SourceView(mem_len, tgt_len, clamp if clamp > 0 else None, same_length)
+
+
+def _whole(path: Path, values: Mapping[str, Any], key: str, least: int | None) -> int:
+    value = values[key]
+    if type(value) is not int or (least is not None and value < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise UserError(f"{path}: {key}: {value!r} found", f"use a whole number{bound}")
+    return value
+
 
 PREFIX = "transformer."
 BIASES = ("r_w_bias", "r_r_bias")

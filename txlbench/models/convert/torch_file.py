@@ -8,13 +8,16 @@ from typing import Any
 from torch import Tensor
 
 from txlbench.errors import UserError
-from txlbench.models.convert import weights_only
-from txlbench.models.convert.converted import Converted, SourceView, model_config
+from txlbench.models.convert import torch_load
 from txlbench.models.convert.hf import PREFIX, reverse_clusters
-from txlbench.models.convert.legacy_modules import CLASS_OF, class_of, edited
-from txlbench.models.convert.official import from_official
-from txlbench.models.convert.shapes import inferred
-from txlbench.models.convert.weights_only import Inert
+from txlbench.models.convert.official import (
+    Converted,
+    SourceView,
+    from_official,
+    inferred,
+    model_config,
+)
+from txlbench.models.convert.torch_load import CLASS_OF, Inert, class_of, edited
 
 WRAPPER = "module"
 """The name under which half-precision and parallel wrappers hold the model."""
@@ -68,8 +71,8 @@ def _load(path: Path) -> Any:
     if not path.is_file():
         raise UserError(f"{path}: no such file", "check the path")
     if zipfile.is_zipfile(path):
-        return weights_only.load(path, _inert())
-    return weights_only.load(path, _inert(), edited(path))
+        return torch_load.load(path, _inert())
+    return torch_load.load(path, _inert(), edited(path))
 
 
 def _inert() -> Mapping[str, Any]:

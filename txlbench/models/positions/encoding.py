@@ -1,12 +1,42 @@
-"""What a position encoding may do: add to the input, add to a layer's input, score keys."""
+"""What a position encoding may do: add to the input, add to a layer's input, score keys.
+
+How an encoding scores, as products that attention can compute piece by piece.
+"""
 
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.positions.tables import ScaledTables
-from txlbench.models.positions.terms import Terms
+from txlbench.models.positions.tables import Distances, ScaledTables
+
+
+class Terms(NamedTuple):
+    """(query + content_bias) . key + (query + position_bias) . rows + bias, over sqrt(d_head).
+
+    Attributes:
+        content_bias_HK, position_bias_HK: added to every query; None for nothing.
+        table: rows and bias of each distance; None where scores know no distance.
+    """
+
+    content_bias_HK: Tensor | None = None
+    position_bias_HK: Tensor | None = None
+    table: Distances | None = None
+
+    def content_query(self, query_HBTK: Tensor) -> Tensor:
+        return _plus(query_HBTK, self.content_bias_HK)
+
+    def position_query(self, query_HBTK: Tensor) -> Tensor:
+        return _plus(query_HBTK, self.position_bias_HK)
+
+    def position_HBTS(self, query_HBTK: Tensor) -> Tensor | None:
+        return None if self.table is None else self.table.position(self.position_query(query_HBTK))
+
+
+def _plus(query_HBTK: Tensor, bias_HK: Tensor | None) -> Tensor:
+    if bias_HK is None:
+        return query_HBTK
+    return query_HBTK + bias_HK[:, None, None].to(query_HBTK.dtype)
 
 
 class Scores(NamedTuple):

@@ -7,11 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.alignment import distances_S, pad_distances
-from txlbench.models.computing import computing_dtype
-from txlbench.models.positions.encoding import Encoding
+from txlbench.models.interface import computing_dtype
+from txlbench.models.mask import distances_S, pad_distances
+from txlbench.models.positions.encoding import Encoding, Terms
 from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
-from txlbench.models.positions.terms import Terms
 
 
 class ShawEncoding(Encoding):

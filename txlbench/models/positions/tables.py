@@ -1,13 +1,72 @@
-"""What relative encodings multiply queries with, by layer and distance, kept between passes."""
+"""What relative encodings multiply queries with, by layer and distance, kept between passes.
+
+Sinusoids of positions and distances, exact enough to tell 513 from 514.
+
+Scores of a single query at every distance from sums of angles: no row a distance is read.
+
+With W_kR's columns for sines and cosines, the query's score at distance d is a sum over the
+frequencies f of the sinusoid (`positions.sinusoid`)::
+
+    s(d) = sum_f a_f sin(d f) + b_f cos(d f) = Re sum_f (b_f - i a_f) e^{i d f}
+
+At d = STEP m + n the factor is e^{i STEP m f} e^{i n f}: the query is turned by each STEP m, and
+one small table of e^{i n f} serves them all. A long memory's projected R would be read from main
+memory for every token, S x H x K numbers a layer; this stays in the processor's cache.
+"""
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from txlbench.models.alignment import relative_shift
+from txlbench.models.mask import relative_shift
+
+
+def sinusoid(positions: Tensor, d_model: int, dtype: torch.dtype) -> Tensor:
+    """Rows [sin(p f), cos(p f)] in halves, as the official code (Vaswani et al. 2017, 3.5).
+
+    Computed in float64 and rounded once, never below float32: in bfloat16 distances collapse.
+
+    Args:
+        positions: [P], any integer or float dtype.
+        d_model: width; an odd one drops the last cosine.
+        dtype: the parameters' dtype.
+
+    Returns:
+        [P, d_model] on the device of `positions`.
+    """
+    angles = positions.double()[:, None] * frequencies(d_model, positions.device)
+    rows = torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :d_model]
+    return rows.to(torch.promote_types(dtype, torch.float32))
+
+
+def frequencies(d_model: int, device: torch.device) -> Tensor:
+    """Of the sines, and of the cosines, in float64: [ceil(d_model / 2)]."""
+    halves = torch.arange(0, d_model, 2, dtype=torch.float64, device=device)
+    return 10000.0 ** (-halves / d_model)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def cached_sinusoid(
+    first: int, last: int, clamp_len: int | None, d_model: int, dtype: torch.dtype, device: str
+) -> Tensor:
+    """The sinusoids of positions `first`, ..., `last` in that order, kept between calls."""
+    return _kept(first, last, clamp_len, d_model, dtype, device)
+
+
+@lru_cache(maxsize=64)
+def _kept(
+    first: int, last: int, clamp_len: int | None, d_model: int, dtype: torch.dtype, device: str
+) -> Tensor:
+    step = 1 if last >= first else -1
+    positions = torch.arange(first, last + step, step, device=device)
+    if clamp_len is not None:
+        positions = positions.clamp(max=clamp_len)
+    return sinusoid(positions, d_model, dtype)
 
 
 class Distances(Protocol):
@@ -95,3 +154,71 @@ def recall_tables(
     newest = ScaledTables(table.newest(keys) for table in tables)
     kept[name] = _Recalled(reach, tables, keys, newest)
     return newest
+
+
+STEP = 128
+"""Distances a turn: the table of n and, up to some thousand keys, the turns stay small."""
+
+
+@dataclass(frozen=True)
+class Angles:
+    """The sinusoids of STEP m and of n, each computed in float64 and rounded once.
+
+    Attributes:
+        turns_MF: e^{i STEP m f} of m = M-1, ..., 0, complex.
+        table_CN: over (f, part) cos(n f) and -sin(n f), of n = STEP-1, ..., 0.
+    """
+
+    turns_MF: Tensor
+    table_CN: Tensor
+
+    @classmethod
+    def reaching(cls, keys: int, d_model: int, like: Tensor) -> "Angles":
+        """For the distances of that many keys, in the dtype of `like`."""
+        each = frequencies(d_model, like.device)
+        turns = _descending(-(-keys // STEP), like) * STEP
+        turned = torch.polar(torch.ones_like(each), turns[:, None] * each)
+        angles = _descending(STEP, like)[:, None] * each
+        table = torch.stack([angles.cos(), -angles.sin()], dim=-1).flatten(1)
+        return cls(turned.to(like.dtype.to_complex()), table.to(like.dtype).T.contiguous())
+
+
+@dataclass(frozen=True)
+class AngleSums:
+    """How one layer scores the distances S-1, ..., 0 for a single query of a single stream.
+
+    Attributes:
+        weight_HKC: W_kR, its columns in pairs (b, -a) of each frequency.
+        keys: S.
+    """
+
+    weight_HKC: Tensor
+    angles: Angles
+    keys: int
+
+    def newest(self, keys: int) -> "AngleSums":
+        """The sums of the `keys` shortest distances."""
+        turns = -(-keys // STEP)
+        angles = replace(self.angles, turns_MF=self.angles.turns_MF[-turns:])
+        return replace(self, angles=angles, keys=keys)
+
+    def position(self, query_HBTK: Tensor) -> Tensor:
+        """Scores [H, 1, 1, S], as `Table.position` gives them."""
+        heads, size, width = self.weight_HKC.shape
+        query_H1K = query_HBTK.view(heads, 1, size)
+        factors = torch.bmm(query_H1K, self.weight_HKC).view(heads, 1, width // 2, 2)
+        turned_HMF = torch.view_as_complex(factors) * self.angles.turns_MF
+        scores_HMN = torch.view_as_real(turned_HMF).flatten(2) @ self.angles.table_CN
+        return scores_HMN.view(heads, 1, 1, -1)[..., -self.keys :]
+
+
+def columns_in_pairs(weight_HKD: Tensor) -> Tensor:
+    """W_kR as `AngleSums` has it: from its columns of all sines, then of all cosines."""
+    sines = -(-weight_HKD.shape[-1] // 2)
+    a, b = weight_HKD[..., :sines], weight_HKD[..., sines:]
+    b = pad(b, (0, sines - b.shape[-1]))  # an odd width has no last cosine
+    return torch.stack([b, -a], dim=-1).flatten(-2)
+
+
+def _descending(count: int, like: Tensor) -> Tensor:
+    return torch.arange(count - 1, -1, -1, dtype=torch.float64, device=like.device)

@@ -7,14 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.alignment import pad_distances
-from txlbench.models.computing import computing_dtype
 from txlbench.models.dropout import Dropout
-from txlbench.models.positions.angle_sums import Angles, AngleSums, columns_in_pairs
-from txlbench.models.positions.encoding import Encoding
-from txlbench.models.positions.sinusoid import cached_sinusoid
-from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
-from txlbench.models.positions.terms import Terms
+from txlbench.models.interface import computing_dtype
+from txlbench.models.mask import pad_distances
+from txlbench.models.positions.encoding import Encoding, Terms
+from txlbench.models.positions.tables import (
+    Angles,
+    AngleSums,
+    ScaledTables,
+    Table,
+    cached_sinusoid,
+    columns_in_pairs,
+    recall_tables,
+)
 
 FAR = 1024
 """Keys from which a CPU sums angles faster for a single query than it reads R: equal at 800."""

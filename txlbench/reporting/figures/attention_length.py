@@ -10,7 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from txlbench.config.measurements import Measurement
-from txlbench.reporting.figures.end_labels import End, label_ends
+from txlbench.records.schema import Outcome
+from txlbench.reporting.experiment_results import Results, RunResult
+from txlbench.reporting.figures.labels import End, label_ends
 from txlbench.reporting.figures.series import (
     draw_range,
     each_label,
@@ -29,9 +31,7 @@ from txlbench.reporting.figures.style import (
     width_for,
 )
 from txlbench.reporting.frames import sweep_frame
-from txlbench.reporting.outcome import Outcome
-from txlbench.reporting.results import Results, RunResult
-from txlbench.reporting.statistics import estimate
+from txlbench.reporting.rows import estimate
 
 TITLE = "Loss against attention length"
 LOGARITHMIC_FROM = 4

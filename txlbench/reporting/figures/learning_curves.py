@@ -5,7 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from txlbench.reporting.figures.end_labels import End, label_ends
+from txlbench.reporting.experiment_results import Results
+from txlbench.reporting.figures.labels import End, label_ends
 from txlbench.reporting.figures.series import (
     draw_range,
     each_label,
@@ -17,7 +18,6 @@ from txlbench.reporting.figures.series import (
 )
 from txlbench.reporting.figures.style import PALE, Palette, height_for, new_figure, width_for
 from txlbench.reporting.frames import curves_frame
-from txlbench.reporting.results import Results
 
 TITLE = "Learning curves"
 SMOOTHING = 0.05

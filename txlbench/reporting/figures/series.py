@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from txlbench.reporting.results import Results, RunResult
+from txlbench.reporting.experiment_results import Results, RunResult
 
 
 def over_seeds(frame: pd.DataFrame, along: str) -> pd.DataFrame:

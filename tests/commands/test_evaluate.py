@@ -1,0 +1,247 @@
+"""`eval` on runs and imported weights: the numbers of the evaluator, and clear refusals."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.convert.scored import GOLDEN, golden
+from tests.runs.trial import finished, write_spec
+from txlbench.commands.evaluate import evaluate
+from txlbench.commands.load_model import export_model, import_model, load_model
+from txlbench.commands.texts import Question
+from txlbench.errors import UserError
+
+CPU = torch.device("cpu")
+
+
+def run_of(settings=None, **top):
+    write_spec(settings, **top)
+    return finished()
+
+
+def asked(run, **settings):
+    (answer,) = evaluate(Question(str(run.path), device="cpu", **settings))
+    return answer
+
+
+def test_a_run_scores_what_its_own_evaluation_scored():
+    run = run_of({"evaluate.tokens": None})
+    summary = run.read_summary()["results"][0]
+    assert asked(run, batch_size=4).score.loss == pytest.approx(summary["init"]["loss"], abs=1e-6)
+    lengths = evaluate(
+        Question(str(run.path), device="cpu", batch_size=4, attention_lengths=(4, 8))
+    )
+    for answer in lengths:
+        point = next(
+            each
+            for each in summary["sweep"]
+            if (each["split"], each["attention_length"])
+            == ("test", answer.measurement.attention_length)
+        )
+        assert answer.score.loss == pytest.approx(point["loss"], abs=1e-6)
+
+
+def test_without_recurrence_lengths_are_sliding_windows():
+    run = run_of({"train.recurrence": False, "evaluate.tokens": None})
+    (answer,) = evaluate(
+        Question(str(run.path), device="cpu", batch_size=4, attention_lengths=(8,))
+    )
+    assert answer.measurement.regime == "windows"
+    sweep = run.read_summary()["results"][0]["sweep"]
+    point = next(e for e in sweep if (e["split"], e["attention_length"]) == ("test", 8))
+    assert answer.score.loss == pytest.approx(point["loss"], abs=1e-6)
+
+
+def test_exact_gives_one_number_at_every_batch_size():
+    run = run_of({"model.n_layer": 2})
+    losses = [asked(run, batch_size=size, exact=True).score.loss for size in (1, 3, 10, 64)]
+    assert max(losses) - min(losses) < 1e-6
+    cold = [asked(run, batch_size=size).score.loss for size in (1, 64)]
+    assert abs(cold[0] - cold[1]) > 1e-5  # else exactness would show nothing
+
+
+def test_losses_are_in_order_and_their_mean_is_the_loss(tmp_path):
+    run = run_of()
+    answer = asked(run, batch_size=3, losses=tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as file:
+        losses, positions = file["losses"], file["positions"]
+    assert losses.dtype == np.float32
+    assert positions.dtype == np.int64
+    assert positions.tolist() == list(range(1, answer.score.tokens + 1))
+    assert losses.mean(dtype=np.float64) == pytest.approx(answer.score.loss, abs=1e-7)
+
+
+def test_tokens_of_ones_own_are_scored_all_but_the_first(tmp_path):
+    run = run_of()
+    ids = np.frombuffer(Path("mine.txt").read_bytes()[-200:], dtype=np.uint8)
+    np.save(tmp_path / "ids.npy", ids)
+    answer = asked(run, tokens=tmp_path / "ids.npy")
+    assert answer.score.tokens == 199
+    assert answer.units == ("bpc", "ppl")
+
+
+def test_hugging_face_weights_give_hugging_faces_losses(tmp_path):
+    for case, memory in (("shared", "empty"), ("shared", "zeros"), ("own", "empty")):
+        run, _ = import_model(f"hf:{GOLDEN / case}", tmp_path / f"{case}-{memory}")
+        given = np.load(GOLDEN / case / "losses.npz")
+        tokens, cuts = given["tokens"], given["cuts"]
+        assert len(set(cuts[:-1].tolist())) == 1  # equal segments, a short one at the end
+        for row, expected in zip(tokens, golden(case, memory), strict=True):
+            np.save(tmp_path / "ids.npy", row)
+            asked(
+                run,
+                tokens=tmp_path / "ids.npy",
+                batch_size=1,
+                tgt_len=int(cuts[0]),
+                zero_memory=memory == "zeros",
+                losses=tmp_path / "out.npz",
+            )
+            np.testing.assert_allclose(np.load(tmp_path / "out.npz")["losses"], expected, atol=1e-4)
+
+
+def test_import_export_import_is_exact(tmp_path):
+    run, _ = import_model(f"hf:{GOLDEN / 'own'}", tmp_path / "one")
+    export_model(str(run.path), f"hf:{tmp_path / 'folder'}")
+    again, _ = import_model(f"hf:{tmp_path / 'folder'}", tmp_path / "two")
+    one, two = (load_model(str(each.path), CPU) for each in (run, again))
+    assert one.config == two.config
+    assert one.look_back == two.look_back
+    for name, weight in one.model.state_dict().items():
+        assert torch.equal(weight, two.model.state_dict()[name])
+
+
+def test_a_run_of_our_own_goes_out_and_comes_back(tmp_path):
+    run = run_of()
+    export_model(str(run.path), f"hf:{tmp_path / 'folder'}")
+    ours, theirs = asked(run).score.loss, None
+    np.save(tmp_path / "ids.npy", load_ids(run))
+    (answer,) = evaluate(
+        Question(f"hf:{tmp_path / 'folder'}", tokens=tmp_path / "ids.npy", device="cpu")
+    )
+    theirs = answer.score.loss
+    assert theirs == pytest.approx(ours, abs=1e-6)
+
+
+def load_ids(run):
+    from txlbench.data.prepare import prepare
+
+    return np.array(prepare(run.read_config().corpus).ids("test"))
+
+
+def test_an_imported_model_that_knows_nothing_of_its_ids_is_called_out(tmp_path):
+    run, _ = import_model(f"hf:{GOLDEN / 'plain'}", tmp_path / "plain")
+    np.save(tmp_path / "ids.npy", np.load(GOLDEN / "plain" / "losses.npz")["tokens"][0])
+    answer = asked(run, tokens=tmp_path / "ids.npy")
+    assert "wrong vocabulary?" in answer.suspicion
+    assert asked(run_of(), tokens=tmp_path / "ids.npy").suspicion is None  # trained here
+
+
+def test_an_imported_model_stops_on_a_corpus_it_knows_nothing_of(tmp_path):
+    run, converted = import_model(f"hf:{GOLDEN / 'plain'}", tmp_path / "plain")
+    symbols = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    text = symbols[: converted.vocabulary_size]
+    Path("chars.txt").write_text(text * 40)
+    question = Question(str(run.path), corpus="chars.txt", level="char", device="cpu")
+    with pytest.raises(UserError, match=r"wrong vocabulary\?"):
+        evaluate(question)
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.zeros((2, 3), dtype=np.int64), "1-D"),
+        (np.zeros(5), "1-D array of integers"),
+        (np.array([0, 256]), "0 to 255"),
+        (np.array([-1, 3]), "0 to 255"),
+        (np.array([3]), "nothing to predict"),
+        (np.array([], dtype=np.int64), "nothing to predict"),
+        (np.array([{}], dtype=object), "not an .npy file of numbers"),
+    ],
+)
+def test_token_files_that_cannot_be_scored_are_refused(tmp_path, array, said):
+    run = run_of()
+    np.save(tmp_path / "ids.npy", array, allow_pickle=True)
+    with pytest.raises(UserError, match=said) as refused:
+        asked(run, tokens=tmp_path / "ids.npy")
+    assert "\n" not in str(refused.value)
+
+
+def char_run():
+    """A character model of the trial's text."""
+    return run_of({"corpus.level": "char", "train.max_step": 40})
+
+
+def on_text(run, text, **settings):
+    Path("other.txt").write_text(text)
+    return asked(run, corpus="other.txt", level="char", **settings).score.loss
+
+
+def test_another_text_is_read_in_the_models_own_symbols():
+    """Ids go by frequency, so those of another text mean other characters."""
+    run = char_run()
+    text = Path("mine.txt").read_text()
+    same = on_text(run, text)
+    assert same == pytest.approx(asked(run).score.loss, abs=1e-6)
+    letters = str.maketrans("aelt", "leta")
+    assert on_text(run, text.translate(letters)) > same + 0.1  # by frequency they are equal
+
+
+def test_a_text_with_symbols_the_model_does_not_know_is_refused():
+    run = char_run()
+    with pytest.raises(UserError, match="does not know '#'"):
+        on_text(run, Path("mine.txt").read_text() + "#" * 300)
+    words = run_of({"corpus.level": "word"})
+    with pytest.raises(UserError, match="does not know"):
+        asked(words, corpus="mine.txt", level="byte")
+
+
+def test_options_that_say_nothing_are_refused():
+    run = run_of()
+    with pytest.raises(UserError, match="--level"):
+        asked(run, level="char")
+    with pytest.raises(UserError, match="--no-same-length"):
+        asked(run, attention_lengths=(4,), same_length=False)
+    assert len(evaluate(Question(str(run.path), device="cpu", attention_lengths=(4, 4)))) == 1
+
+
+def test_export_does_not_write_where_a_file_is(tmp_path):
+    run = run_of()
+    with pytest.raises(UserError, match="is a file"):
+        export_model(str(run.path), "hf:mine.txt")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"attention_lengths": (4,)}, "has no attention"),
+        ({"exact": True}, "without limit"),
+        ({"zero_memory": True}, "is for attention"),
+    ],
+)
+def test_what_a_recurrent_model_cannot_do_is_refused(settings, said):
+    run = run_of({"model": {"kind": "lstm", "n_layer": 1, "d_model": 8}})
+    with pytest.raises(UserError, match=said):
+        asked(run, **settings)
+
+
+def test_an_imported_run_tells_its_state_and_source(tmp_path):
+    run, converted = import_model(f"hf:{GOLDEN / 'plain'}", tmp_path / "plain")
+    assert run.state == "imported"
+    config = run.read_imported()
+    assert (config.corpus, config.train) == (None, None)
+    assert config.source == f"hf:{GOLDEN / 'plain'}"
+    assert config.vocabulary_size == converted.vocabulary_size
+    assert json.loads((run.path / "status.json").read_text())["state"] == "imported"
+
+
+def test_import_writes_over_nothing(tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("mine")
+    with pytest.raises(UserError, match="exists already"):
+        import_model(f"hf:{GOLDEN / 'plain'}", tmp_path / "taken")
+    with pytest.raises(UserError, match="not a source of weights"):
+        import_model(str(GOLDEN / "plain"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()

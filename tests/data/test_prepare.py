@@ -1,0 +1,281 @@
+"""A corpus is what its files say, is noticed when they change, and is never half there.
+
+Preparing a corpus needs memory for its vocabulary, not for its text.
+"""
+
+import errno
+import itertools
+import multiprocessing
+import os
+import tracemalloc
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from txlbench.config.catalogue import CORPORA
+from txlbench.config.schema import CorpusConfig
+from txlbench.data import prepare as prepare_module
+from txlbench.data.prepare import find_prepared, prepare
+from txlbench.errors import UserError
+
+LINES = [f"line {n % 7} of the {n % 3} text\n" for n in range(100)]
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Writes texts and configures them: one to be split, or one for each split."""
+
+    def config(*contents, level="byte", name="mine"):
+        paths = []
+        for key, content in zip(("path", "valid", "test"), contents, strict=False):
+            path = tmp_path / f"{name}-{key}.txt"
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            paths.append((key, str(path)))
+        return CorpusConfig(name=name, level=level, **dict(paths))
+
+    return config
+
+
+def decoded(corpus):
+    return [corpus.vocabulary.decode(corpus.ids(split)) for split in ("train", "valid", "test")]
+
+
+@pytest.mark.parametrize("level", ["byte", "char", "word"])
+def test_the_splits_hold_the_text(config, level):
+    corpus = prepare(config("".join(LINES), level=level))
+    assert "".join(decoded(corpus)) == "".join(LINES)
+    assert corpus.level == level
+    assert corpus.split_rule == "90/5/5"
+    if level == "word":
+        assert corpus.tokens == {"train": 90 * 7, "valid": 5 * 7, "test": 5 * 7}
+
+
+@pytest.mark.parametrize("level", ["byte", "char", "word"])
+def test_given_files_are_the_splits(config, level):
+    corpus = prepare(config("a b\n", "b a\n", "b b a\n", level=level))
+    assert decoded(corpus) == ["a b\n", "b a\n", "b b a\n"]
+    assert corpus.split_rule == "files"
+
+
+def test_ids_are_mapped_read_only_in_the_smallest_type(config):
+    ids = prepare(config("".join(LINES), level="char")).ids("train")
+    assert isinstance(ids, np.memmap)
+    assert ids.dtype == np.uint8
+    assert ids.ndim == 1
+    with pytest.raises(ValueError, match="read-only"):
+        ids[0] = 1
+
+
+def test_more_than_256_symbols_take_two_bytes(config):
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 300)))
+    corpus = prepare(config(text, text[:10], text[:9], level="char"))
+    assert corpus.ids("train").dtype == np.dtype("<u2")
+    assert decoded(corpus)[0] == text
+
+
+def test_the_byte_vocabulary_is_all_256_values_whatever_the_text_has(config):
+    assert len(prepare(config("aaaa", "aa", "aaa")).vocabulary) == 256
+
+
+def test_facts_count_and_identify_everything(config):
+    corpus = prepare(config("a b b\n", "b c\n", "a\n", level="word"))
+    facts = corpus.facts()
+    assert facts["tokens"] == {"train": 4, "valid": 3, "test": 2}
+    assert facts["vocabulary_size"] == 4  # <eos> b a <unk>
+    assert facts["unknown"] == {"valid": 1, "test": 0}
+    # train + 1: b 3, <eos> 2, a 2, <unk> 1 of 8
+    assert corpus.unigram_loss("test") == pytest.approx(-np.log(2 / 8))
+    assert facts["unigram_loss"]["test"] == corpus.unigram_loss("test")
+    assert facts["vocabulary"] == corpus.vocabulary.fingerprint
+    assert len(facts["checksum"]) == 64
+
+
+def test_symbols_that_train_lacks_become_unk_and_are_warned_about(config):
+    corpus = prepare(config("abc", "abz", "yyz", level="char"))
+    assert corpus.unknown == {"valid": 1, "test": 3}
+    assert decoded(corpus)[1:] == ["ab<unk>", "<unk><unk><unk>"]
+    assert any("valid has 1 tokens (1 distinct, such as 'z')" in w for w in corpus.warnings)
+    assert any("test has 3 tokens (2 distinct" in w for w in corpus.warnings)
+
+
+def test_no_unk_is_added_where_train_has_every_symbol(config):
+    corpus = prepare(config("abc", "ab", "bc", level="char"))
+    assert corpus.vocabulary.symbols == ("a", "b", "c")
+    assert corpus.warnings == ()
+
+
+def test_identical_splits_are_warned_about(config):
+    corpus = prepare(config("a b c", "b c", "b c"))
+    assert corpus.warnings == ("valid and test are identical; numbers on them are not independent",)
+
+
+def test_texts_that_differ_in_unknown_symbols_only_are_not_identical(config):
+    corpus = prepare(config("a b", "a y", "a z", level="word"))
+    assert np.array_equal(corpus.ids("valid"), corpus.ids("test"))
+    assert not any("identical" in warning for warning in corpus.warnings)
+
+
+def test_crlf_is_normalised_for_characters_and_words_only(config):
+    unix, dos = "a b\n\nb\n", "a b\r\n\r\nb\r\n"
+    assert decoded(prepare(config(dos, dos, dos, level="char")))[0] == unix
+    assert decoded(prepare(config(dos, dos, dos, level="word")))[0] == unix
+    assert decoded(prepare(config(dos, dos, dos, level="byte")))[0] == dos
+
+
+@pytest.mark.parametrize(
+    ("contents", "split", "found"),
+    [
+        (("ab", "", "ab"), "valid", 0),
+        (("ab", "ab", "a"), "test", 1),
+        (("", "ab", "ab"), "train", 0),
+        (("ten bytes.",), "valid", 0),
+        (("",), "train", 0),
+    ],
+)
+@pytest.mark.parametrize("level", ["byte", "char"])
+def test_a_split_of_fewer_than_two_tokens_is_refused(config, contents, split, found, level):
+    with pytest.raises(UserError, match=rf"\.txt: {found} tokens in the {split} split, 2 are"):
+        prepare(config(*contents, level=level))
+
+
+def test_a_text_of_few_lines_cannot_be_split_by_lines(config):
+    with pytest.raises(UserError, match=r"0 tokens in the valid split.*valid and test files"):
+        prepare(config("many words\n" * 10, level="word"))
+
+
+def test_bytes_that_are_not_utf8_are_data_or_an_error(config, data_directory):
+    content = b"abc\xff" * 100
+    assert prepare(config(content)).tokens["train"] == 360
+    for level in ("char", "word"):
+        with pytest.raises(UserError, match=r"mine-path\.txt: byte 3: 0xff is not UTF-8"):
+            prepare(config(content, level=level))
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path):
+    for path in (tmp_path / "no.txt", tmp_path):
+        with pytest.raises(UserError, match=f"{path}: no such file"):
+            prepare(CorpusConfig(name="mine", path=str(path)))
+
+
+def test_a_second_call_builds_nothing(config, monkeypatch):
+    mine = config("".join(LINES))
+    assert find_prepared(mine) is None
+    first = prepare(mine)
+    monkeypatch.setattr(prepare_module, "_encode", None)
+    assert prepare(mine) == first
+    assert find_prepared(mine) == first
+
+
+def test_an_edited_text_is_rebuilt_and_the_old_corpus_stays_readable(config):
+    old = prepare(config("".join(LINES)))
+    new = prepare(config("".join(LINES).upper()))
+    assert new.checksum != old.checksum
+    assert "".join(decoded(new)) == "".join(LINES).upper()
+    assert "".join(decoded(old)) == "".join(LINES)
+
+
+def test_an_edited_valid_file_is_noticed(config):
+    old = prepare(config("abc", "ab", "bc", level="char"))
+    new = prepare(config("abc", "aaz", "bc", level="char"))
+    assert new.checksum != old.checksum
+    assert decoded(new)[1] == "aa<unk>"
+
+
+def test_a_text_that_changes_while_it_is_read_is_refused(config, monkeypatch):
+    mine = config("".join(LINES))
+    encode = prepare_module._encode
+
+    def encode_and_edit(*arguments):
+        with Path(mine.path).open("a") as file:
+            file.write("more")
+        return encode(*arguments)
+
+    monkeypatch.setattr(prepare_module, "_encode", encode_and_edit)
+    with pytest.raises(UserError, match="changed while it was read"):
+        prepare(mine)
+    assert find_prepared(mine) is None
+
+
+def test_processes_that_prepare_at_once_get_the_same_corpus(config, data_directory):
+    mine = config("".join(LINES) * 200)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=context) as pool:
+        corpora = list(pool.map(prepare, [mine] * 4))
+    assert all(corpus == corpora[0] for corpus in corpora)
+    assert "".join(decoded(corpora[0])) == "".join(LINES) * 200
+    assert [p.name for p in data_directory.iterdir() if p.name != "checksums"] == [
+        corpora[0].directory.name
+    ]
+
+
+@pytest.mark.parametrize("name", ["train.ids", "corpus.json"])
+@pytest.mark.parametrize("damage", [lambda p: p.write_bytes(p.read_bytes()[:-1]), os.unlink])
+def test_a_damaged_corpus_is_refused_with_the_directory_to_delete(config, name, damage):
+    mine = config("".join(LINES))
+    directory = prepare(mine).directory
+    damage(directory / name)
+    if name == "corpus.json" and (directory / name).exists():
+        (directory / name).write_text("{}")
+    with pytest.raises(UserError, match=f"{name}: .*; delete {directory} and run again"):
+        prepare(mine)
+
+
+def test_a_place_that_cannot_be_written_is_named(config, data_directory):
+    data_directory.write_text("a file where the directory should be")
+    with pytest.raises(UserError, match=f"{data_directory}.*permissions"):
+        prepare(config("".join(LINES)))
+
+
+def test_a_full_disk_is_named_with_the_way_out(config, monkeypatch, data_directory):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(prepare_module, "_encode", full)
+    with pytest.raises(UserError, match=f"{data_directory}: No space left.*TXLBENCH_DATA"):
+        prepare(config("".join(LINES)))
+    assert [p for p in data_directory.iterdir() if p.name != "checksums"] == []
+
+
+def test_a_corpus_without_a_loader_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(CORPORA, "new", CORPORA["wt2"])
+    with pytest.raises(UserError, match="'new' cannot be prepared by name; give the path"):
+        prepare(CorpusConfig(name="new"))
+
+
+def test_unk_that_train_has_too_is_nothing_to_warn_about(config):
+    corpus = prepare(config("a <unk>", "a b", "a c", level="word"))
+    assert corpus.unknown == {"valid": 1, "test": 1}
+    assert corpus.warnings == ()
+
+
+def test_a_text_takes_no_file_instead(config, tmp_path):
+    with pytest.raises(UserError, match="drop --from-file"):
+        prepare(config("abc"), from_file=tmp_path / "other.txt")
+
+
+SENTENCE = " ".join(f"word{n}" for n in range(40)) + "\n"
+
+
+def peak(tmp_path, copies):
+    """Bytes allocated at most while a text of so many sentences is prepared."""
+    path, small = tmp_path / f"{copies}.txt", tmp_path / "small.txt"
+    with path.open("w") as file:
+        file.writelines(itertools.repeat(SENTENCE, copies))
+    small.write_text(SENTENCE)
+    config = CorpusConfig(
+        name="mine", path=str(path), valid=str(small), test=str(small), level="word"
+    )
+    tracemalloc.start()
+    try:
+        assert prepare(config).tokens["train"] == copies * 41
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_five_times_the_text_needs_no_more_memory(tmp_path):
+    peak(tmp_path, 2)  # What is imported late counts for no text.
+    once = peak(tmp_path, 2_000)
+    assert peak(tmp_path, 10_000) < 1.05 * once

@@ -1,0 +1,90 @@
+"""FlexAttention with positions added inside equals the plain path: values and gradients.
+
+It is for CUDA devices. On a CPU PyTorch computes it unfused, by the same rules for scores and
+masks, and refuses gradients though it has them: that refusal is lifted here.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import flex_attention as flex
+
+from tests.models.kernels.test_cpu import MODELS, VIEWS, trained
+from tests.models.subjects import transformer
+from txlbench.models.attention import Attention
+from txlbench.models.interface import View
+from txlbench.models.kernels.cuda import flexible_attention
+
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Makes attention flexible unless it is watched; counts how often."""
+    calls: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        return flexible_attention(*given)
+
+    monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
+    monkeypatch.setattr(
+        Attention, "_kernel", lambda _, __, scoring: None if scoring.watched else counted
+    )
+    return calls
+
+
+QUICK = [
+    ("xl", "memory"),
+    ("xl", "half loss"),
+    ("xl, norm first", "clamped"),
+    ("shaw, biases", "same length, short"),
+    ("absolute", "no memory"),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "view"),
+    [
+        pytest.param(model, view, marks=() if (model, view) in QUICK else pytest.mark.full)
+        for model in MODELS
+        for view in VIEWS
+    ],
+)
+def test_it_equals_the_plain_path(model: str, view: str, used: list[int]):
+    built = transformer(**MODELS[model], dropout=0.0).train()
+    for forget in (False, True):
+        got, expected = (trained(built, VIEWS[view], forget, watch) for watch in (False, True))
+        for one, other in zip(got, expected, strict=True):
+            assert (one is None) == (other is None)
+            assert one is None or torch.allclose(one, other, rtol=0, atol=1e-10)
+    assert len(used) == 2 * 3 * 2
+
+
+def test_bfloat16_stays_close_to_float32(used: list[int]):
+    model, view = transformer("xl").float().train(), View(6)
+    exact, *_ = trained(model, view, forget=False, watch=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, *gradients = trained(model, view, forget=False, watch=False)
+    assert used
+    assert abs(loss - exact) / exact < 1e-2
+    assert all(gradient is None or gradient.isfinite().all() for gradient in gradients)
+
+
+def test_a_cuda_device_takes_it_where_there_is_no_dropout_of_attention():
+    plain = transformer("xl", d_head=16)
+    dropping = transformer("xl", d_head=16, dropatt=0.1).train()
+    small = transformer("xl", d_head=5)
+
+    class Scoring:
+        watched = False
+        encoding = plain.encoding
+
+    def kernel(model: Any) -> Any:
+        return model.blocks[0].attention._kernel("cuda", Scoring)
+
+    assert kernel(plain) is flexible_attention
+    assert kernel(small) is None
+    assert kernel(dropping) is None
+    assert kernel(dropping.eval()) is flexible_attention

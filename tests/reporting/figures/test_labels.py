@@ -1,0 +1,24 @@
+"""Labels that would cover each other are moved apart."""
+
+import numpy as np
+import pytest
+
+from txlbench.reporting.figures.labels import spread
+
+
+def test_far_values_stay() -> None:
+    assert spread([0.1, 0.5, 0.9], 0.1) == pytest.approx([0.1, 0.5, 0.9])
+
+
+def test_equal_values_spread_evenly_around_their_place() -> None:
+    assert spread([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
+
+
+def test_labels_keep_order_gap_and_frame() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        values = sorted(generator.uniform(0, 1, 8))
+        placed = spread(values, 0.07)
+        assert min(np.diff(placed)) > 0.07 - 1e-9
+        assert placed[0] >= 0
+        assert placed[-1] <= 1 + 1e-9

@@ -1,0 +1,159 @@
+"""Figures: what they show, that they are reproducible, and that they name their source."""
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from tests.reporting.laboratory import COMMIT, Laboratory, quality
+from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.schema import RunState
+from txlbench.reporting.experiment_results import Results, read_results
+from txlbench.reporting.figures import attention_length, learning_curves, losses
+from txlbench.reporting.figures import losses as rows_figure
+from txlbench.reporting.figures.style import COLOURS, Palette
+from txlbench.reporting.provenance import Provenance
+from txlbench.reporting.report import FIGURES, draw_all
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Laboratory:
+    return Laboratory(tmp_path / "results")
+
+
+def read(directory: ExperimentDirectory) -> tuple[Results, Palette]:
+    results = read_results(directory)
+    return results, Palette(results.labels)
+
+
+def texts(figure: Figure | None) -> str:
+    assert figure is not None
+    axes = figure.axes[0]
+    labels = [text.get_text() for text in (*axes.texts, *axes.get_yticklabels())]
+    return "\n".join([*labels, axes.get_xlabel(), axes.get_ylabel()])
+
+
+def test_files_are_reproducible_and_name_runs_commit_and_command(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(seeds=[1])
+    for line, config, run in laboratory.runs(directory)[:2]:
+        laboratory.finish(run, config, line)
+    results, _ = read(directory)
+    provenance = Provenance.of(results, "txlbench ablate small.yaml")
+    one = draw_all(results, provenance, directory.path / "one")
+    two = draw_all(results, provenance, directory.path / "two")
+    assert [path.name for path in one] == [f"{n}.{s}" for n in FIGURES for s in ("png", "svg")]
+    assert [zlib.crc32(p.read_bytes()) for p in one] == [zlib.crc32(p.read_bytes()) for p in two]
+    for path in one:
+        about = Image.open(path).text["Description"] if path.suffix == ".png" else path.read_text()
+        for part in (COMMIT, "txlbench ablate small.yaml", *provenance.run_ids):
+            assert part in about, path
+    assert "Not shown: absolute (not run)" in one[-1].read_text()
+    image = Image.open(one[0])
+    assert image.size[0] == 1440, "sharp enough for print"
+    assert round(image.info["dpi"][0]) == 200
+
+
+def test_every_axis_has_its_unit(laboratory: Laboratory) -> None:
+    corpus = {"name": "mine", "path": "train.txt", "level": "word"}
+    for unit, changes in (("bits per character", {}), ("perplexity", {"corpus": corpus})):
+        results, palette = read(laboratory.finished(seeds=[1], **changes))
+        for _, draw in FIGURES.values():
+            assert unit in texts(draw(results, palette))
+
+
+def test_rows_keep_their_colour(laboratory: Laboratory) -> None:
+    results, palette = read(laboratory.finished(seeds=[1]))
+    for draw in (learning_curves.draw, attention_length.draw, losses.draw_loss_by_position):
+        figure = draw(results, palette)
+        assert figure is not None
+        used = {line.get_color() for line in figure.axes[0].lines}
+        assert used == set(COLOURS[:3])
+
+
+def test_rows_that_share_a_colour_differ_in_marker() -> None:
+    palette = Palette(tuple(map(str, range(2 * len(COLOURS)))))
+    looks = {(palette.colour(label), palette.marker(label)) for label in palette.labels}
+    assert len(looks) == 2 * len(COLOURS)
+
+
+def test_extrapolation_is_dashed(laboratory: Laboratory) -> None:
+    results, palette = read(laboratory.finished(seeds=[1]))
+    figure = attention_length.draw(results, palette)
+    assert figure is not None
+    dashed = [line for line in figure.axes[0].lines if line.is_dashed()]
+    assert [list(line.get_xdata()) for line in dashed] == [[16, 32, 64]]
+    assert {line.get_color() for line in dashed} == {palette.colour("absolute")}
+
+
+def test_rows_stand_in_measured_order(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(seeds=[1])
+    for line, config, run in laboratory.runs(directory):
+        laboratory.finish(run, config, line, loss=lambda config: 4 - quality(config))
+    figure = rows_figure.draw_loss_by_row(*read(directory))
+    assert figure is not None
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == ["absolute", "xl, no memory", "xl"]
+
+
+def test_what_has_no_numbers_is_named_not_drawn(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(seeds=[1])
+    first, second, third = laboratory.runs(directory)
+    laboratory.finish(first[2], first[1], first[0])
+    laboratory.fail(second[2], second[1], second[0], RunState.DIVERGED, "nan")
+    laboratory.finish(third[2], third[1], third[0], loss=lambda _: 4.0)
+    results, palette = read(directory)
+    assert list(results.left_out("bpc")) == ["xl, no memory (diverged)", "absolute (did not train)"]
+    assert "xl, no memory (diverged)" in texts(learning_curves.draw(results, palette))
+    for draw in (attention_length.draw, losses.draw_loss_by_position, rows_figure.draw_loss_by_row):
+        assert "absolute" not in texts(draw(results, palette))
+
+
+def test_where_nothing_trained_all_is_shown_and_marked(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(seeds=[1])
+    for line, config, run in laboratory.runs(directory):
+        laboratory.finish(run, config, line, loss=lambda _: 4.0)
+    results, palette = read(directory)
+    assert texts(rows_figure.draw_loss_by_row(results, palette)).count("(did not train)") == 3
+
+
+def test_a_figure_that_no_longer_holds_is_removed(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment()
+    results, _ = read(directory)
+    directory.figures.mkdir()
+    old = directory.figures / "loss_by_row.svg"
+    old.write_text("old")
+    assert draw_all(results, Provenance.of(results, "c"), directory.figures) == []
+    assert not old.exists()
+
+
+def test_long_segments_are_averaged_in_growing_bins(laboratory: Laboratory) -> None:
+    train = {"tgt_len": 256, "mem_len": 256, "batch_size": 4, "max_step": 20}
+    figure = losses.draw_loss_by_position(*read(laboratory.finished(seeds=[1, 2], train=train)))
+    assert figure is not None
+    positions = np.asarray(figure.axes[0].lines[0].get_xdata(), dtype=float)
+    assert list(positions[:4]) == [1, 2, 3, 4]
+    assert np.diff(positions)[-1] > 10
+    assert len(positions) < 64
+
+
+def test_the_mean_number_of_keys_of_the_training_regime(laboratory: Laboratory) -> None:
+    results, _ = read(laboratory.finished(seeds=[1]))
+    regimes = [run.outcome.init.measurement for run in results.runs if run.outcome]
+    assert [attention_length.mean_keys(each) for each in regimes] == [
+        np.mean([16 + i for i in range(1, 17)]),
+        np.mean(range(1, 17)),
+        np.mean(range(9, 17)),
+    ]
+
+
+@pytest.mark.parametrize("label", ["cost $\\foo{$", "half $x$ price", "\u65e5\u672c\u8a9e"])
+@pytest.mark.filterwarnings("error")
+def test_a_label_is_drawn_as_it_is(laboratory: Laboratory, label: str) -> None:
+    """No mathematics between dollar signs, no warning for what the font lacks."""
+    directory = laboratory.finished(rows=[{"label": label}], seeds=[1])
+    results, palette = read(directory)
+    draw_all(results, Provenance.of(results, "txlbench"), directory.path / "figures")
+    assert label in texts(rows_figure.draw_loss_by_row(results, palette))

@@ -1,0 +1,108 @@
+"""A grid that the disk has no room for is refused before it starts.
+
+A dry run refuses what the real call would, as far as that can be told without preparing.
+"""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from tests.runs.in_process import run_suite
+from tests.runs.trial import execute_all, plan_of, snapshot, write_spec, write_text
+from txlbench.cli.ablate import ablate
+from txlbench.config.counting import checkpoint_bytes, resume_bytes
+from txlbench.errors import UserError
+from txlbench.runs.dry_run import check_space, foresee
+
+OUT = Path("results/trial")
+
+
+def needed(jobs, free):
+    """Whether `free` bytes are enough for spec.yaml."""
+    plan = plan_of()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+        check_space(OUT, plan, {run.id: 256 for run in plan}, jobs)
+
+
+def test_checkpoints_of_all_runs_and_those_being_written_must_fit():
+    write_spec(seeds=[1, 2, 3])
+    config = plan_of()[0].config
+    room = 3 * checkpoint_bytes(config, 256) + 2 * resume_bytes(config, 256)
+    needed(2, room)
+    with pytest.raises(UserError, match=r"results/trial: .*KiB free, but the checkpoints of 3"):
+        needed(2, room - 1)
+    with pytest.raises(UserError, match="--out"):
+        needed(3, room)
+
+
+def test_what_is_there_already_counts():
+    write_spec({"model.d_model": 64})
+    config = plan_of()[0].config
+    room = checkpoint_bytes(config, 256) + resume_bytes(config, 256)
+    (run,) = plan_of()
+    with pytest.raises(UserError):
+        needed(1, 0.5 * room)
+    execute_all([run])
+    (run.directory.path / "summary.json").unlink()
+    needed(1, 0.5 * room)
+
+
+def test_a_run_that_is_only_measured_needs_none():
+    write_spec()
+    execute_all(plan_of())
+    write_spec({"evaluate.attention_lengths": [4, 12]})
+    needed(1, 0)
+
+
+@pytest.mark.usefixtures("one_process")
+def test_nothing_is_started_or_written_on_a_disk_that_is_too_small():
+    """A real disk, and a model that no disk can take."""
+    write_spec({"model.d_inner": 2**42})
+    with pytest.raises(UserError, match=r"free, but the checkpoints of 1 run take up to .* PiB"):
+        run_suite()
+    assert not OUT.exists()
+
+
+def dry_run(*arguments):
+    command = ["spec.yaml", "--dry-run", *arguments]
+    return CliRunner().invoke(ablate, command, catch_exceptions=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "message"),
+    [
+        ({}, ("--device", "gpu"), "--device gpu: unknown"),
+        ({}, ("--device", "cuda:x"), "--device cuda:x: unknown"),
+        ({"corpus.path": "gone.txt"}, (), "gone.txt: no such file"),
+        ({"model.cutoffs": [100, 300]}, (), "beyond the vocabulary of 256"),
+    ],
+)
+def test_what_the_real_call_would_refuse_is_refused(settings, arguments, message):
+    write_spec(settings)
+    with pytest.raises(UserError) as caught:
+        dry_run(*arguments)
+    assert message in str(caught.value)
+
+
+def test_a_run_on_an_edited_text_is_to_be_trained_anew(folder):
+    write_spec()
+    execute_all(plan_of())
+    assert "finished, needs nothing" in dry_run()
+    write_text(folder / "mine.txt", seed=2)
+    before = snapshot(folder)
+    assert "finished, but mine has changed since; it is trained anew, needs training" in dry_run()
+    assert snapshot(folder) == before
+
+
+def test_texts_of_their_own_for_each_split_are_told_too(folder):
+    for name in ("valid.txt", "test.txt"):
+        write_text(folder / name, seed=3)
+    write_spec({"corpus.valid": "valid.txt", "corpus.test": "test.txt"})
+    execute_all(plan_of())
+    assert foresee(plan_of(), "cpu") == {}
+    write_text(folder / "test.txt", seed=4)
+    assert len(foresee(plan_of(), "auto")) == 1

@@ -1,0 +1,132 @@
+"""Devices, jobs and threads, and the environment of a training process."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from txlbench import machine
+from txlbench.errors import UserError
+from txlbench.machine import Devices, choose_devices, worker_environment
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """Pretends that the machine has a number of CUDA devices, and eight cores."""
+
+    def pretend(count):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    monkeypatch.setattr(machine, "cores", lambda: 8)
+    pretend(0)
+    return pretend
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize(
+    ("jobs", "runs", "expected"),
+    [(None, 100, 8), (None, 3, 3), (2, 100, 2), (20, 10, 10), (5, 0, 1)],
+)
+def test_jobs_on_a_cpu_are_one_a_core_and_no_more_than_runs(cuda, device, jobs, runs, expected):
+    chosen = choose_devices(device, jobs, runs)
+    assert chosen == Devices(("cpu",), expected)
+
+
+@pytest.mark.parametrize(("jobs", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (100, 1)])
+def test_cores_are_shared_out(cuda, jobs, threads):
+    assert Devices(("cpu",), jobs).threads == threads
+
+
+def test_every_cuda_device_is_used_one_job_each(cuda):
+    cuda(3)
+    for device in ("auto", "cuda"):
+        assert choose_devices(device, None, 10) == Devices(("cuda:0", "cuda:1", "cuda:2"), 3)
+    assert choose_devices("cuda:1", None, 10) == Devices(("cuda:1",), 1)
+    assert choose_devices("cuda:1", 4, 10) == Devices(("cuda:1",), 4)
+    assert choose_devices("cpu", None, 10) == Devices(("cpu",), 8)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "auto:1", ""])
+def test_unknown_devices_are_refused(cuda, device):
+    cuda(2)
+    with pytest.raises(UserError, match=f"--device {device}: unknown; auto, cpu, cuda or cuda:N"):
+        choose_devices(device, None, 1)
+
+
+@pytest.mark.parametrize(("count", "device"), [(0, "cuda"), (0, "cuda:0"), (2, "cuda:2")])
+def test_devices_that_are_not_there_are_refused(cuda, count, device):
+    cuda(count)
+    with pytest.raises(UserError, match=f"this machine has {count} CUDA devices"):
+        choose_devices(device, None, 1)
+
+
+def test_threads_of_a_worker_override_what_is_inherited():
+    found = worker_environment(3, {"OMP_NUM_THREADS": "64", "PATH": "/bin"})
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    assert [found[name] for name in names] == ["3"] * 3
+    assert found["PATH"] == "/bin"
+
+
+def test_the_users_own_allocator_settings_stand():
+    found = worker_environment(1, {"MALLOC_TRIM_THRESHOLD_": "1"})
+    assert found["MALLOC_TRIM_THRESHOLD_"] == "1"
+    assert int(found["MALLOC_MMAP_THRESHOLD_"]) > 2**20
+    assert worker_environment(1, {})["MALLOC_TRIM_THRESHOLD_"] != "1"
+
+
+PAGES = """
+import os, sys
+from txlbench.machine import own_device
+own_device("cpu")
+import torch
+kept = torch.ones(2**24)
+print(os.environ["THP_MEM_ALLOC_ENABLE"])
+"""
+
+
+@pytest.mark.parametrize("users", [{}, {"THP_MEM_ALLOC_ENABLE": "0"}])
+def test_a_process_that_evaluates_asks_for_large_pages(users):
+    bare = {name: value for name, value in os.environ.items() if "THP" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", PAGES], env={**bare, **users}, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [users.get("THP_MEM_ALLOC_ENABLE", "1")], done.stderr
+
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from txlbench.machine import set_allocator
+if sys.argv[1] == "keep":
+    set_allocator()
+for _ in range(3):
+    np.ones(2**21)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    first, second = np.ones(2**21), np.ones(2**21)
+    del first, second
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_freed_blocks_are_kept_when_asked_for():
+    """The pages of 40 arrays of 16 MB are fetched from the system anew, or are there already."""
+    faults = {}
+    for how in ("keep", "default"):
+        command = [sys.executable, "-c", FAULTS, how]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        faults[how] = int(done.stdout)
+    assert (faults["keep"] * 5 < faults["default"]) == (platform.libc_ver()[0] == "glibc")
+
+
+def test_threads_that_are_asked_for_are_given_and_leave_room_for_fewer_jobs(cuda):
+    assert choose_devices("cpu", None, 100, 3) == Devices(("cpu",), 2, 3)
+    assert choose_devices("cpu", None, 100, 16).jobs == 1
+    assert choose_devices("cpu", 5, 100, 3) == Devices(("cpu",), 5, 3)
+    assert choose_devices("cpu", 5, 100, 3).threads == 3
+    cuda(2)
+    assert choose_devices("cuda", None, 100, 3).jobs == 2

@@ -1,0 +1,237 @@
+"""`txlbench merge`: results of several machines become one, with its tables and its MLflow.
+
+`txlbench status`: every run with its state, progress and last error.
+
+`txlbench figures`: every table and figure of results again, without training.
+
+`txlbench sync`: what MLflow lacks is delivered, or its store made again.
+"""
+
+import shlex
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from txlbench.errors import ExitStatus, UserError
+from txlbench.files import last_json_line
+from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory, find_experiments
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.schema import RunState
+
+if TYPE_CHECKING:
+    from txlbench.records.experiment_directory import ExperimentDirectory
+    from txlbench.runs.merge import Merged
+
+
+@click.command()
+@click.argument(
+    "directory", default=RESULTS, type=click.Path(path_type=Path, exists=True, file_okay=False)
+)
+def status(directory: Path) -> int:
+    """Show every run of DIRECTORY: an experiment, or all experiments below it.
+
+    DIRECTORY is results/ unless given. A run that nobody works on is never shown as running: what
+    its process left undone when it died is `interrupted`. A run with a file that cannot be read
+    is `damaged`; the exit status is 1 then.
+    """
+    single = ExperimentDirectory(directory)
+    experiments = [single] if single.spec_file.is_file() else list(find_experiments(directory))
+    if not experiments:
+        raise UserError(f"{directory}: no experiment here", "give an experiment's directory")
+    damaged = False
+    for experiment in experiments:
+        click.echo(experiment.path)
+        try:
+            experiment.read_spec()
+        except UserError as error:
+            damaged = True
+            click.echo(f"  {error}")
+        for run in experiment.runs():
+            damage = run.damage()
+            damaged |= bool(damage)
+            told = f"{RunState.DAMAGED}  {damage}" if damage else _describe(run)
+            click.echo(f"  {run.id}  {told}")
+    return ExitStatus.RUN_FAILED if damaged else ExitStatus.DONE
+
+
+def _describe(run: RunDirectory) -> str:
+    """State, step, age and error of one run, in one line."""
+    recorded = run.read_status()
+    error = recorded.get("error", {})
+    why = f"  {error.get('type', 'error')}: {error.get('message', '')}" if error else ""
+    since = recorded.get("updated", recorded.get("started"))
+    age = f", {_ago(time.time() - since)}" if since else ""
+    return f"{run.current_state}{_progress(run)}{age}{why}"
+
+
+def _progress(run: RunDirectory) -> str:
+    """How many of its steps are done; of a run that is not configured yet, nothing."""
+    if run.state is RunState.IMPORTED or not (run.path / "config.yaml").exists():
+        return ""
+    total = run.read_config().train.max_step
+    line = last_json_line(run.metrics_file) or {}
+    return f", step {line.get('step', 0)}/{total}"
+
+
+def _ago(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(max(0, seconds))} seconds ago"
+
+
+Made = tuple[tuple[Path, ...], tuple[str, ...]]
+"""Files, and what is damaged and was left out."""
+
+
+@click.command()
+@click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
+def figures(directories: tuple[Path, ...]) -> int:
+    """Rebuild tables and figures without training.
+
+    DIRECTORIES are experiments, results of `recl` and other verbs, or folders of them; without
+    any, all below results/.
+    """
+    from txlbench.errors import ExitStatus
+    from txlbench.records.experiment_directory import results_at
+
+    command = " ".join(["txlbench figures", *map(str, directories)])
+    experiments, findings = results_at(directories)
+    whole = [
+        _rebuild(each.path, partial(_rebuild_experiment, each, command)) for each in experiments
+    ]
+    whole += [_rebuild(each, partial(_rebuild_finding, each, command)) for each in findings]
+    return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
+
+
+def _rebuild_experiment(directory: "ExperimentDirectory", command: str) -> Made:
+    from txlbench.reporting.report import report
+
+    written = report(directory, command)
+    return (*written.tables, *written.figures), tuple(written.damage)
+
+
+def _rebuild_finding(path: Path, command: str) -> Made:
+    from txlbench.reporting.findings import report_finding
+
+    return report_finding(path, command).paths, ()
+
+
+def _rebuild(path: Path, write: Callable[[], Made]) -> bool:
+    """Whether all of it could be rebuilt; says what could not, a line each."""
+    from txlbench.errors import UserError
+
+    try:
+        made, damage = write()
+    except (UserError, OSError) as error:
+        click.echo(f"{path}: not rebuilt: {error}", err=True)
+        return False
+    for line in damage:
+        click.echo(f"{path}: a run left out: {line}", err=True)
+    for each in made:
+        click.echo(each)
+    return not damage
+
+
+@click.command()
+@click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--rebuild", is_flag=True, help="Delete the runs of these from MLflow and deliver all anew."
+)
+def sync(directories: tuple[Path, ...], rebuild: bool) -> int:
+    """Deliver results to MLflow, or rebuild its store.
+
+    DIRECTORIES are experiments, results of `recl` and other verbs, or folders of them; without
+    any, all below results/.
+    """
+    from txlbench.errors import ExitStatus
+    from txlbench.records.experiment_directory import results_at
+    from txlbench.tracking.backlog import nothing_to_deliver, nothing_to_deliver_of
+
+    experiments, findings = results_at(directories)
+    whole = []
+    for path in (each.path for each in experiments):
+        new = rebuild or not nothing_to_deliver(path)
+        whole.append(
+            _deliver(path, path, partial(_deliver_experiment, path, rebuild) if new else None)
+        )
+    for path in findings:
+        new = rebuild or not nothing_to_deliver_of(path)
+        whole.append(
+            _deliver(path, path.parent, partial(_deliver_finding, path, rebuild) if new else None)
+        )
+    return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
+
+
+def _deliver_experiment(path: Path, rebuild: bool) -> str | None:
+    from txlbench.tracking.backlog import what_is_left
+    from txlbench.tracking.run_mirror import deliver
+
+    reason = deliver(path, rebuild)
+    return None if reason is None else what_is_left(path, reason)
+
+
+def _deliver_finding(path: Path, rebuild: bool) -> str | None:
+    from txlbench.tracking.backlog import finding_left
+    from txlbench.tracking.finding_mirror import deliver_finding
+
+    reason = deliver_finding(path, rebuild)
+    return None if reason is None else finding_left(path, reason)
+
+
+def _deliver(path: Path, folder: Path, deliver: Callable[[], str | None] | None) -> bool:
+    """Whether the store has everything now; says so, or what it lacks."""
+    from txlbench.tracking.store import ui_command
+
+    left = None if deliver is None else deliver()
+    if left is None:
+        done = "nothing new" if deliver is None else "delivered"
+        click.echo(f"{path}: {done}; {ui_command(folder)}")
+    else:
+        click.echo(left, err=True)
+    return left is None
+
+
+@click.command()
+@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    default=RESULTS,
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the experiments go.",
+)
+def merge(directories: tuple[Path, ...], out: Path) -> int:
+    """Bring results of several machines together.
+
+    DIRECTORIES are results folders, or single experiments. Runs are copied; a run that two of
+    them have is taken once, from where it is farther on. Runs of one id with different content are
+    refused before anything is copied. Tables, figures and the MLflow store are made again.
+    """
+    from txlbench.records.experiment_directory import experiments_at
+    from txlbench.runs.merge import merge as merge_experiments
+
+    merged = merge_experiments(experiments_at(directories), out)
+    command = shlex.join(["txlbench", "merge", *map(str, directories), "--out", str(out)])
+    return max([_publish(each, command) for each in merged], default=0)
+
+
+def _publish(merged: "Merged", command: str) -> int:
+    """Tables, figures and MLflow of one experiment; 1 if something of it could not be done."""
+    from txlbench.errors import ExitStatus
+    from txlbench.reporting.report import report
+    from txlbench.tracking.run_mirror import deliver
+
+    path = merged.directory.path
+    counts = {"copied": merged.copied, "known": merged.known, "replaced": merged.replaced}
+    click.echo(f"{path}: {', '.join(f'{len(runs)} {what}' for what, runs in counts.items())}")
+    complaints = [f"a run left out: {line}" for line in report(merged.directory, command).damage]
+    if (reason := deliver(path, rebuild=True)) is not None:
+        complaints.append(f"MLflow: {reason}")
+    for complaint in complaints:
+        click.echo(f"{path}: {complaint}", err=True)
+    return ExitStatus.RUN_FAILED if complaints else ExitStatus.DONE

@@ -1,0 +1,261 @@
+"""The invariants on every model of an experiment file, made small; no corpus is needed.
+
+A configuration made small: the same kind, encoding and flags, in sizes that take no time.
+
+A training that was stopped and resumed from its checkpoint, against one that went on.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from txlbench.config.catalogue import ENCODINGS
+from txlbench.config.grid import Experiment, load_experiment
+from txlbench.config.identity import fingerprint
+from txlbench.config.schema import RunConfig
+from txlbench.data.streams import Streams
+from txlbench.errors import UserError
+from txlbench.evaluation import invariants
+from txlbench.evaluation.invariants import ROUNDING, TOLERANCE, strengthen
+from txlbench.models.factory import build_model
+from txlbench.models.interface import LanguageModel, View
+from txlbench.seeding import seed_everything
+from txlbench.training import checkpoint
+from txlbench.training.loop import Hooks, Settings, train
+from txlbench.training.optimisation import WeightAverage, build_optimiser
+from txlbench.training.state import TrainingState, empty_memories, training_view
+
+TGT_LEN = 6
+VOCABULARY = 17
+STEPS = 6
+
+
+def small(config: RunConfig) -> RunConfig:
+    """`config` with a few dimensions, layers and tokens; what decides how it computes stays."""
+    raw = config.model_dump(mode="json")
+    model, train = _model(raw["model"]), _shrunk_train(raw["train"], config)
+    corpus = {"name": "synthetic", "path": "none"}
+    return RunConfig.model_validate({"corpus": corpus, "model": model, "train": train, "seed": 1})
+
+
+def _model(raw: dict[str, Any]) -> dict[str, Any]:
+    """Widths follow from the clusters: the last of them keeps at least one dimension."""
+    tails = min(len(raw["cutoffs"]), 4)
+    d_embed = max(8, raw["div_val"] ** tails)
+    ties = raw["tie_projs"][: tails + 1]
+    projected = raw["d_embed"] != raw["d_model"]
+    sizes = {
+        "n_layer": min(raw["n_layer"], 2),
+        "d_model": 2 * d_embed if projected else d_embed,
+        "d_embed": d_embed,
+        "n_head": min(raw["n_head"], 2),
+        "d_head": 5,
+        "d_inner": 12,
+        "cutoffs": [4 + 3 * index for index in range(tails)],
+        "tie_projs": ties,
+        "clamp_len": None if raw["clamp_len"] is None else min(raw["clamp_len"], TGT_LEN),
+        "max_distance": None,
+    }
+    return {**raw, **sizes}
+
+
+def _shrunk_train(raw: dict[str, Any], config: RunConfig) -> dict[str, Any]:
+    train = config.train
+    memory = max(1, min(2 * TGT_LEN, round(TGT_LEN * train.memory / train.tgt_len)))
+    sizes = {
+        "tgt_len": TGT_LEN,
+        "mem_len": memory if train.recurrence else 0,
+        "batch_size": 4,
+        "batch_chunk": min(train.batch_chunk, 2),
+        "max_step": STEPS,
+        "warmup_step": min(train.warmup_step, 2),
+        "eval_interval": STEPS,
+        "log_interval": 1,
+        "lr": 1e-3,
+        "precision": "fp32",
+    }
+    return {**raw, **sizes}
+
+
+def resumed(config: RunConfig) -> float:
+    """The largest difference of a weight after `max_step` steps of a small configuration."""
+    whole = _state(config)
+    _train_until(config, whole, STEPS)
+    first = _state(config)
+    _train_until(config, first, STEPS // 2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "last.pt"
+        checkpoint.save_last(path, first, 0)
+        second = _state(config)
+        checkpoint.restore(checkpoint.load(path), second)
+    _train_until(config, second, STEPS)
+    mine, other = whole.model.state_dict(), second.model.state_dict()
+    return max(
+        (float((mine[name] - other[name]).abs().max()) for name in mine if mine[name].numel()),
+        default=0.0,
+    )
+
+
+def _state(config: RunConfig) -> TrainingState:
+    seed_everything(config.seed)
+    model = build_model(config.model, VOCABULARY)
+    optimiser = build_optimiser(model.parameters(), config.train)
+    average = None if config.train.average_from is None else WeightAverage(model)
+    memories = empty_memories(model, config.train, training_view(config))
+    return TrainingState(model, optimiser, memories, average=average)
+
+
+def _train_until(config: RunConfig, state: TrainingState, until: int) -> None:
+    """Goes on to step `until`; validation is left out, as it changes nothing."""
+    ids = np.random.default_rng(1).integers(VOCABULARY, size=200)
+    train_config = config.train
+    streams = Streams(ids, train_config.batch_size, train_config.tgt_len, train_config.stride)
+    settings = Settings(
+        train_config, training_view(config), torch.device("cpu"), "fp32", config.model.n_layer
+    )
+    hooks = Hooks(
+        log=lambda _: None,
+        validate=lambda: 0.0,
+        save=lambda _: None,
+        should_stop=lambda: state.progress.step >= until,
+    )
+    train(state, streams, settings, hooks)
+
+
+INVARIANTS: Mapping[str, float] = {
+    "causality": ROUNDING,
+    "memory purity": 0.0,
+    "segments": TOLERANCE,
+    "batches": TOLERANCE,
+    "softmax": TOLERANCE,
+    "resumed": 0.0,
+}
+"""Name -> the largest difference that is rounding."""
+CUTS = (TGT_LEN, TGT_LEN, 3)
+"""Two whole segments and a short one."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A model configuration held against the invariants.
+
+    Attributes:
+        labels: rows that have it, with their experiment where there are several.
+        differences: by invariant; None where it is not claimed of this kind of model.
+        cuts: how much losses depend on where segments are cut with the row's own memory, which
+            is no fault.
+    """
+
+    labels: tuple[str, ...]
+    differences: Mapping[str, float | None]
+    cuts: float
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The invariants that do not hold."""
+        return tuple(
+            name
+            for name, found in self.differences.items()
+            if found is not None and not found <= INVARIANTS[name]
+        )
+
+
+def check_experiments(specs: Sequence[Path]) -> Iterator[Checked]:
+    """Checks each distinct model of the experiment files; of every encoding, without any."""
+    torch.set_num_threads(1)  # sizes are too small to share
+    labels: dict[str, list[str]] = {}
+    configs: dict[str, RunConfig] = {}
+    for label, config in _rows(specs):
+        key = fingerprint(config.model_dump(mode="json"))
+        labels.setdefault(key, []).append(label)
+        configs[key] = config
+    for key, config in configs.items():
+        yield Checked(tuple(dict.fromkeys(labels[key])), *check(config))
+
+
+def check(config: RunConfig) -> tuple[dict[str, float | None], float]:
+    """Differences by invariant, and the dependence on cuts, of a small configuration."""
+    torch.manual_seed(1)
+    model = build_model(config.model, VOCABULARY).double().eval()
+    strengthen(model)
+    tokens = torch.randint(VOCABULARY, (3, sum(CUTS) + 1))
+    view = training_view(config)
+    found: dict[str, float | None] = {
+        name: _measured(config, name, measure) for name, measure in _measures(model, tokens, view)
+    }
+    found["resumed"] = _measured(config, "resumed", lambda: resumed(config))
+    cuts = _measured(
+        config,
+        "cuts",
+        lambda: invariants.cut_dependence(
+            model, tokens, [TGT_LEN, TGT_LEN], [TGT_LEN // 2] * 4, view
+        ),
+    )
+    return {name: found[name] for name in INVARIANTS}, cuts or 0.0
+
+
+def _measures(
+    model: LanguageModel, tokens: torch.Tensor, view: View
+) -> Iterator[tuple[str, Callable[[], float]]]:
+    yield (
+        "causality",
+        lambda: max(
+            invariants.causality(model, tokens, CUTS, each, VOCABULARY)
+            for each in (view, View(mem_len=0))
+        ),
+    )
+    yield "memory purity", partial(invariants.memory_purity, model, tokens, CUTS, view)
+    yield "segments", partial(invariants.segments, model, tokens, CUTS)
+    yield "batches", partial(invariants.batches, model, tokens, CUTS, view)
+    yield "softmax", partial(invariants.dense_softmax, model, tokens[:, : TGT_LEN + 1], view)
+    model.zero_grad()
+
+
+def _measured(config: RunConfig, name: str, measure: Callable[[], float]) -> float | None:
+    """A difference; None where the invariant is not claimed, infinity where a model refuses."""
+    if name == "segments" and not config.model.has_coherent_memory:
+        return None  # positions start anew at every segment
+    return measure()
+
+
+def _rows(specs: Sequence[Path]) -> Iterator[tuple[str, RunConfig]]:
+    """(label, small configuration) of every row."""
+    if not specs:
+        for name in ENCODINGS.names():
+            for recurrence in (True, False):
+                raw = {
+                    "corpus": "enwiki-sample",
+                    "model": {"encoding": name},
+                    "train": {"recurrence": recurrence},
+                }
+                yield (
+                    f"{name}, {'with' if recurrence else 'without'} recurrence",
+                    small(RunConfig.model_validate(raw)),
+                )
+        return
+    for path in specs:
+        experiment: Experiment = load_experiment(path)
+        for line in experiment.lines:
+            label = line.label if len(specs) == 1 else f"{experiment.name}/{line.label}"
+            yield label, small(line.configs[0])
+
+
+def spec_files(given: Sequence[Path]) -> list[Path]:
+    """The files to check: those given, with the files of folders among them.
+
+    Raises:
+        UserError: for a folder without experiment files.
+    """
+    found: list[Path] = []
+    for path in given:
+        files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+        if not files:
+            raise UserError(f"{path}: no experiment file", "give one, or a folder of *.yaml")
+        found += files
+    return found

@@ -1,0 +1,219 @@
+"""`recl`: losses of every model, the metric over each group, and what is written of it.
+
+The content of recl.json: every group measured, and where its losses come from.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from txlbench.commands.names import shortest_suffixes
+from txlbench.commands.publish import Published, publish
+from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
+from txlbench.config.base import Split
+from txlbench.config.identity import fingerprint
+from txlbench.errors import UserError
+from txlbench.evaluation.recl.group_report import group_report
+from txlbench.evaluation.recl.metric import Group, Terms
+from txlbench.evaluation.recl.null import LEVEL
+from txlbench.machine import current_commit
+from txlbench.records.experiment_directory import RESULTS
+from txlbench.records.loss_file import check_agreement, check_contexts, read_loss_file
+from txlbench.reporting.findings import report_recl
+
+SCHEMA = "txlbench.recl/1"
+
+
+def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> dict[str, Any]:
+    """What is found of models whose losses are there.
+
+    Raises:
+        UserError: if models of a group differ in what they were scored on, groups in their
+            contexts, or there is too little to measure.
+    """
+    for group in groups:
+        check_agreement([subject.losses for subject in group])
+    check_contexts([group[0].losses for group in groups])
+    subjects = {subject.title: subject for group in groups for subject in group}
+    terms = Terms(request.shares, request.threshold, request.seed)
+    return {
+        "schema": SCHEMA,
+        "threshold": terms.threshold,
+        "level": LEVEL,
+        "contexts": groups[0][0].losses.contexts.tolist(),
+        "r": list(terms.shares),
+        "seed": terms.seed,
+        "unit": _unit(list(subjects.values())),
+        "commit": current_commit(),
+        "command": request.command,
+        "models": {title: _source(subject) for title, subject in subjects.items()},
+        "groups": [_measured(group, terms) for group in groups],
+    }
+
+
+def _measured(subjects: Sequence[Subject], terms: Terms) -> dict[str, Any]:
+    """The entry of one group, with the paper's numbers beside its own."""
+    first = subjects[0].losses
+    if len(first.contexts) < 2:
+        raise UserError(
+            f"{first.title}: one context, {first.contexts[0]}", "RECL compares at least two"
+        )
+    group = Group(
+        names=tuple(subject.title for subject in subjects),
+        losses=np.stack([subject.losses.losses for subject in subjects]).astype(np.float64),
+        contexts=tuple(first.contexts.tolist()),
+        positions=first.positions,
+        longest=tuple(subject.losses.longest for subject in subjects),
+        with_resets={
+            subject.title: subject.with_resets.losses.astype(np.float64)
+            for subject in subjects
+            if subject.with_resets is not None
+        },
+    )
+    found = group_report(group, terms)
+    papers = {subject.title: subject.paper for subject in subjects}
+    for line in found["results"]:
+        line["paper"] = papers[line["model"]].get(f"recl_r{float(line['r'])}")
+    return found
+
+
+def _unit(subjects: Sequence[Subject]) -> str:
+    """bpc where every model's losses are of characters or bytes, else perplexity."""
+    units = {subject.losses.settings.get("unit") for subject in subjects}
+    return "bpc" if units == {"bpc"} else "ppl"
+
+
+def _source(subject: Subject) -> dict[str, Any]:
+    losses = subject.losses
+    return {
+        "reference": subject.reference,
+        "path": None if losses.path is None else str(losses.path),
+        "corpus": losses.corpus,
+        "split": losses.split,
+        "vocabulary": losses.vocabulary,
+        "model": losses.model,
+        "longest": losses.longest,
+        "settings": dict(losses.settings),
+    }
+
+
+LossesOf = Callable[[str, ReclRequest], Subject]
+"""Gives a model that is not a loss file; the request has its contexts filled in."""
+UNHASHED = ("out", "command", "device", "batch_size", "positions")
+"""What of a request changes no number."""
+
+
+def run_recl(request: ReclRequest, losses_of: LossesOf) -> Published:
+    """Measures every group and writes recl.json, tables and figures.
+
+    Args:
+        losses_of: called for the models that are no loss files.
+
+    Raises:
+        UserError: if losses cannot be had or compared; nothing is written then.
+    """
+    directory = request.out or RESULTS / f"recl-{identity(request)}"
+    return publish(
+        directory / "recl.json",
+        lambda: recl_record(read_groups(request, losses_of), request),
+        lambda place: report_recl(place, request.command),
+    )
+
+
+def warnings_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """What should keep a reader from believing too much, each once."""
+    found = [warning for group in record["groups"] for warning in group["warnings"]]
+    return tuple(dict.fromkeys(found))
+
+
+def identity(request: ReclRequest) -> str:
+    """Hash of what was asked for: the same question has the same place."""
+    fields = {key: value for key, value in vars(request).items() if key not in UNHASHED}
+    return fingerprint(fields)
+
+
+def read_groups(request: ReclRequest, losses_of: LossesOf) -> list[list[Subject]]:
+    """The models of each group in the order given, each once, whatever it was called."""
+    references = list(dict.fromkeys(name for group in request.groups for name in group))
+    subjects = _read(references, request, losses_of)
+    first: dict[str, str] = {}
+    for name in references:
+        same = (one for one in first.values() if subjects[one].is_same_model(subjects[name]))
+        first[name] = next(same, name)
+    distinct = list(dict.fromkeys(first.values()))
+    titled = dict(zip(distinct, _titled([subjects[name] for name in distinct]), strict=True))
+    return [
+        [titled[name] for name in dict.fromkeys(first[name] for name in group)]
+        for group in request.groups
+    ]
+
+
+def is_loss_file(reference: str) -> bool:
+    return reference.endswith(".npz")
+
+
+def _read(
+    references: Sequence[str], request: ReclRequest, losses_of: LossesOf
+) -> dict[str, Subject]:
+    """Loss files first: they say which positions, and unless asked for which contexts, models get.
+
+    Raises:
+        UserError: also for what is asked of models where there are only loss files.
+    """
+    files = {name: _from_file(name, request) for name in references if is_loss_file(name)}
+    if len(files) == len(references):
+        _refuse_options_of_models(request)
+    asked = request
+    if files:
+        first = next(iter(files.values())).losses
+        contexts = request.contexts or tuple(first.contexts.tolist())
+        split = request.split or next((s for s in get_args(Split) if s == first.split), None)
+        asked = replace(request, contexts=contexts, positions=first.positions, split=split)
+    elif request.contexts is None:
+        asked = replace(request, contexts=DEFAULT_CONTEXTS)
+    return files | {name: losses_of(name, asked) for name in references if name not in files}
+
+
+def _refuse_options_of_models(request: ReclRequest) -> None:
+    for name in ("corpus", "level", "attention_length", "batch_size"):
+        value = getattr(request, name)
+        if value is not None:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} {value}: is of models, not of loss files", "drop it")
+
+
+def _from_file(name: str, request: ReclRequest) -> Subject:
+    """What of a loss file was asked for."""
+    file = read_loss_file(Path(name))
+    if None not in (file.split, request.split) and file.split != request.split:
+        raise UserError(
+            f"{file.title}: split {file.split!r} found", f"it has nothing of {request.split!r}"
+        )
+    if request.contexts is not None:
+        file = file.at(request.contexts)
+    if request.tokens is not None:
+        file = file.first(request.tokens)
+    return Subject(name, file)
+
+
+def _titled(subjects: Sequence[Subject]) -> list[Subject]:
+    """`subjects` with titles that tell them apart."""
+    names = [_name(subject) for subject in subjects]
+    count = Counter(names)
+    full = [
+        name if count[name] == 1 else subject.reference.removesuffix(".npz")
+        for name, subject in zip(names, subjects, strict=True)
+    ]
+    titles = shortest_suffixes(full)
+    return [replace(each, title=title) for each, title in zip(subjects, titles, strict=True)]
+
+
+def _name(subject: Subject) -> str:
+    """What a loss file calls itself, else what the user did."""
+    if is_loss_file(subject.reference) and subject.losses.name:
+        return subject.losses.name
+    return subject.reference.removesuffix(".npz")

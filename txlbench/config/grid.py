@@ -1,0 +1,272 @@
+"""From an experiment file to its runs: rows and grid, exclusions, seeds, merged duplicates."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from txlbench.config.base import Section
+from txlbench.config.identity import run_id
+from txlbench.config.loading import Document, Keys, parse_yaml, read_yaml, set_dotted, validate
+from txlbench.config.measurements import attention_lengths, skipped_lengths
+from txlbench.config.schema import RunConfig
+from txlbench.errors import UserError
+from txlbench.registry import suggestion
+
+BASE_KEYS = ("corpus", "model", "train", "evaluate")
+
+
+class Row(Section):
+    """One line of the result table as the file gives it.
+
+    Attributes:
+        label: its name in tables and plots; default what it sets.
+        set: dotted keys over the base configuration.
+        paper: the paper's numbers for it, by column name.
+        note: what a reader should know of the row, such as a choice the paper leaves open.
+    """
+
+    label: str | None = None
+    set: dict[str, Any] = Field(default_factory=dict)
+    paper: dict[str, float | str] = Field(default_factory=dict)
+    note: str | None = None
+
+
+class ExperimentFile(Section):
+    """The top level of an experiment file."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    description: str | None = None
+    corpus: Any
+    model: dict[str, Any] = Field(default_factory=dict)
+    train: dict[str, Any] = Field(default_factory=dict)
+    evaluate: dict[str, Any] = Field(default_factory=dict)
+    seeds: tuple[int, ...] = Field((1,), strict=False, min_length=1)
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    exclude: tuple[dict[str, Any], ...] = Field((), strict=False)
+    rows: tuple[Row, ...] = Field((), strict=False)
+
+    @field_validator("seeds")
+    @classmethod
+    def _once_each(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        """A seed given twice is one run, not a second sample."""
+        return tuple(dict.fromkeys(seeds))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the result table: a label and its runs, one a seed."""
+
+    label: str
+    configs: tuple[RunConfig, ...]
+    paper: Mapping[str, float | str]
+    note: str | None = None
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        return tuple(run_id(config) for config in self.configs)
+
+    def matches(self, pattern: str) -> bool:
+        """Whether the label or one of the run ids matches a shell pattern."""
+        return any(fnmatchcase(name, pattern) for name in (self.label, *self.run_ids))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment file expanded: lines of the table, and warnings about what is skipped."""
+
+    name: str
+    lines: tuple[Line, ...]
+    raw: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    def runs(self) -> dict[str, RunConfig]:
+        """The distinct runs by id; equal configurations share one."""
+        return {
+            identity: config
+            for line in self.lines
+            for identity, config in zip(line.run_ids, line.configs, strict=True)
+        }
+
+    def only(self, patterns: Iterable[str]) -> "Experiment":
+        """The lines whose label, or one of whose run ids, matches one of the shell patterns.
+
+        Raises:
+            UserError: for a pattern that matches none.
+        """
+        chosen: set[str] = set()
+        for pattern in patterns:
+            found = {line.label for line in self.lines if line.matches(pattern)}
+            if not found:
+                known = ", ".join(repr(line.label) for line in self.lines)
+                raise UserError(f"--only {pattern}: no row matches", f"rows: {known}")
+            chosen |= found
+        lines = tuple(line for line in self.lines if line.label in chosen)
+        return Experiment(self.name, lines, self.raw, self.warnings)
+
+
+def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Reads and expands the experiment file at `path`.
+
+    Args:
+        overrides: `key=value` settings over the base configuration, as of `--set`.
+
+    Raises:
+        UserError: for any key or combination that cannot be, with its place and the remedy.
+    """
+    return expand(read_yaml(path), overrides)
+
+
+def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
+    """Expands a parsed experiment file; see `load_experiment`."""
+    if not isinstance(document.value, dict):
+        raise document.error((), "not an experiment file", "it needs keys such as name and corpus")
+    raw: dict[str, Any] = deepcopy(document.value)
+    for override in overrides:
+        _apply_override(raw, override)
+    file = validate(ExperimentFile, raw, document)
+    _refuse_overridden_grid(overrides, file)
+    base = {key: raw[key] for key in BASE_KEYS if key in raw}
+    if not (file.rows or file.grid):
+        validate(RunConfig, base, document)
+    lines, warnings = [], []
+    for label, settings, row, keys in _rows(file, document):
+        configs = tuple(
+            _resolve(base, settings, seed, label, keys, document) for seed in file.seeds
+        )
+        skipped = skipped_lengths(configs[0])
+        if skipped:
+            longest = max(attention_lengths(configs[0]))
+            warnings.append(
+                f"row '{label}': attention lengths above {longest} are skipped, as "
+                f"{configs[0].model.encoding} has positions for {longest} only"
+            )
+        lines.append(Line(label, configs, row.paper, row.note))
+    if not lines:
+        raise document.error(("exclude",), "leaves no row", "drop an exclusion, or add rows")
+    _refuse_equal_labels(lines, document)
+    return Experiment(file.name, tuple(lines), raw, tuple(warnings))
+
+
+def _refuse_overridden_grid(overrides: Iterable[str], file: ExperimentFile) -> None:
+    """A setting of the base that every row of the grid sets again would do nothing."""
+    for key in (override.partition("=")[0] for override in overrides):
+        if key in file.grid:
+            raise UserError(
+                f"--set {key}: the grid sets it in every row", "choose rows with --only"
+            )
+
+
+def _apply_override(raw: dict[str, Any], override: str) -> None:
+    """Applies one `key=value`; rows and grid cannot be set, they are what varies."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise UserError(f"--set {override}: not KEY=VALUE", "for example train.max_step=100")
+    top = key.split(".")[0]
+    allowed = (*BASE_KEYS, "seeds", "name")
+    if top not in allowed:
+        raise UserError(f"--set {key}: unknown key '{top}'", suggestion(top, allowed))
+    if key in BASE_KEYS and key != "corpus":
+        raise UserError(f"--set {key}: a whole section", f"set its keys one by one, as {key}.KEY")
+    set_dotted(raw, key, parse_yaml(text, f"--set {key}").value, "--set")
+
+
+def _rows(
+    file: ExperimentFile, document: Document
+) -> Iterable[tuple[str, dict[str, Any], Row, Keys]]:
+    """Yields (label, settings, row, where it stands) for every row, the grid's first."""
+    yield from _grid(file, document)
+    for index, row in enumerate(file.rows):
+        yield row.label or _name_of(row.set), row.set, row, ("rows", index, "set")
+    if not file.rows and not file.grid:
+        yield file.name, {}, Row(), ()
+
+
+def _grid(
+    file: ExperimentFile, document: Document
+) -> Iterable[tuple[str, dict[str, Any], Row, Keys]]:
+    """The Cartesian product of the grid without what `exclude` matches."""
+    for key, values in file.grid.items():
+        if not values:
+            raise document.error(("grid", key), "has no values", "give at least one, or drop it")
+    _check_exclusions(file, document)
+    for combination in itertools.product(*file.grid.values()) if file.grid else ():
+        settings = dict(zip(file.grid, combination, strict=True))
+        if any(all(settings[k] == v for k, v in pattern.items()) for pattern in file.exclude):
+            continue
+        yield _name_of(settings), settings, Row(), ("grid",)
+
+
+def _check_exclusions(file: ExperimentFile, document: Document) -> None:
+    """Refuses an exclusion that excludes nothing, or everything."""
+    for index, pattern in enumerate(file.exclude):
+        if not pattern:
+            raise document.error(("exclude", index), "excludes everything", "name keys, or drop it")
+        for key, value in pattern.items():
+            place: Keys = ("exclude", index, key)
+            if key not in file.grid:
+                raise document.error(place, "not a key of the grid", suggestion(key, file.grid))
+            if value not in file.grid[key]:
+                known = suggestion(str(value), map(str, file.grid[key]))
+                raise document.error(place, f"{value!r} is not in the grid", known)
+
+
+def _resolve(
+    base: dict[str, Any],
+    settings: dict[str, Any],
+    seed: int,
+    label: str,
+    keys: Keys,
+    document: Document,
+) -> RunConfig:
+    """The configuration of one run: base, then the row's settings, then the seed."""
+    raw = deepcopy(base)
+    raw["seed"] = seed
+    for key, value in settings.items():
+        section, *below = key.split(".")
+        if section not in BASE_KEYS:
+            raise document.error((*keys, key), "not a setting", suggestion(section, BASE_KEYS))
+        if not below and section != "corpus":
+            raise document.error((*keys, key), "a whole section", f"set single keys: {key}.KEY")
+        set_dotted(raw, key, value, document.where((*keys, key)))
+    return validate(RunConfig, raw, _pointing(document, settings, keys), f" (row '{label}')")
+
+
+def _pointing(document: Document, settings: dict[str, Any], keys: Keys) -> Document:
+    """A document whose keys that the row sets, and the sections they are in, point at the row."""
+    lines = dict(document.lines)
+    for dotted in settings:
+        place = document.lines.get((*keys, dotted), document.lines.get(keys))
+        if place is not None:
+            parts = tuple(dotted.split("."))
+            lines.update({parts[:end]: place for end in range(len(parts) + 1)})
+    return Document(document.source, document.value, lines)
+
+
+def _refuse_equal_labels(lines: list[Line], document: Document) -> None:
+    seen: set[str] = set()
+    for line in lines:
+        if line.label in seen:
+            raise document.error(("rows",), f"two rows are called '{line.label}'", "rename one")
+        seen.add(line.label)
+
+
+def _name_of(settings: Mapping[str, Any]) -> str:
+    """A label from what a row sets: `encoding=xl recurrence=true`."""
+    parts = [f"{key.split('.')[-1]}={_show(value)}" for key, value in settings.items()]
+    return " ".join(parts) or "base"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _join(value) if isinstance(value, list | tuple) else str(value)
+
+
+def _join(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,229 @@
+"""The configuration of one run: what is trained, how, and how it is evaluated.
+
+Keys keep the names of the paper and of its released code. `loading` turns validation errors into
+one line with file, line number and remedy.
+
+The `corpus` section: which text, from where, at which level.
+
+A corpus as a command line names it: one of the catalogue, or the path of a text.
+
+The `evaluate` section: how a trained model is measured.
+
+The configuration of a model that was imported: it was not trained here.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from txlbench.config.base import Section, Split
+from txlbench.config.catalogue import CORPORA, UNITS, Level
+from txlbench.config.loading import Document, validate
+from txlbench.config.model import ModelConfig
+from txlbench.config.train import TrainConfig
+from txlbench.errors import UserError
+from txlbench.registry import suggestion
+
+
+class CorpusConfig(Section):
+    """A corpus of the catalogue by name, or any text by `path`.
+
+    Attributes:
+        name: the catalogue's name, or any name for one's own text.
+        path: the text, relative to the working directory; alone it is split 90/5/5.
+        valid, test: further files; both or neither.
+        level: what a token is; a corpus of the catalogue knows its own.
+    """
+
+    UNHASHED = frozenset({"path", "valid", "test"})
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    path: str | None = None
+    valid: str | None = None
+    test: str | None = None
+    level: Level | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.path is None:
+            if self.valid or self.test:
+                raise ValueError("valid and test need a path to the training text")
+            if self.name not in CORPORA:
+                remedy = suggestion(self.name, CORPORA)
+                raise ValueError(f"unknown corpus '{self.name}'; {remedy}; or give its path")
+            known = CORPORA[self.name].level
+            if self.level not in (None, known):
+                raise ValueError(f"level of {self.name} is {known}, not {self.level}")
+        elif self.name in CORPORA:
+            raise ValueError(f"name '{self.name}' belongs to the catalogue; choose another name")
+        elif (self.valid is None) != (self.test is None):
+            raise ValueError("give both valid and test, or neither (then the text is split 90/5/5)")
+        return self
+
+    @property
+    def resolved_level(self) -> Level:
+        """The level given, else the catalogue's, else bytes."""
+        return self.level or (CORPORA[self.name].level if self.path is None else "byte")
+
+    @property
+    def unit(self) -> str:
+        """The unit in which losses are shown: bpc or ppl."""
+        return UNITS[self.resolved_level]
+
+    @property
+    def split_rule(self) -> str:
+        """How the splits come about: part of a run's identity."""
+        if self.path is None:
+            return CORPORA[self.name].split_rule
+        return "90/5/5" if self.valid is None else "files"
+
+
+def corpus_named(name: str, level: Level | None = None) -> CorpusConfig:
+    """The `corpus` section that `name` stands for.
+
+    Raises:
+        UserError: if `name` is neither a corpus nor a file.
+    """
+    content: dict[str, str | None] = {"name": name, "level": level}
+    if name not in CORPORA:
+        if not Path(name).exists():
+            raise UserError(f"{name}: neither a corpus nor a file", suggestion(name, CORPORA))
+        content |= {"name": _name_of(Path(name)), "path": name}
+    return validate(CorpusConfig, content, Document(name, content))
+
+
+def _name_of(path: Path) -> str:
+    """A corpus name for a text: its file's name, without what a corpus name may not have."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-") or "text"
+    return f"{name}-text" if name in CORPORA else name
+
+
+class EvaluateConfig(Section):
+    """How a trained model is measured; none of it changes what is trained.
+
+    Attributes:
+        split: the split that is reported; lengths are chosen on valid.
+        tgt_len: tokens a segment in streaming evaluation; default as trained.
+        mem_len: attention length where attention_lengths is empty; default as trained.
+        batch_size: streams evaluated at once.
+        attention_lengths: numbers of keys a query sees, itself included, that are tried.
+        clamp_len: distances beyond it count as clamp_len in the sweep; default the model's.
+        tokens: targets scored, in blocks spread evenly over the split; null for all.
+        stride: tokens by which a window moves on; default max(1, length // 4); 1 is the paper's
+            sliding window.
+        tolerance: nats within which a shorter attention length counts as equal to the best.
+    """
+
+    split: Split = "test"
+    tgt_len: int | None = Field(None, ge=1)
+    mem_len: int | None = Field(None, ge=1)
+    batch_size: int = Field(10, ge=1)
+    attention_lengths: tuple[int, ...] = Field((), strict=False)
+    clamp_len: int | None = Field(None, ge=0)
+    tokens: int | None = Field(None, ge=1)
+    stride: int | None = Field(None, ge=1)
+    tolerance: float = Field(5e-4, ge=0)
+
+    @field_validator("attention_lengths")
+    @classmethod
+    def _positive(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        if any(length < 1 for length in lengths):
+            raise ValueError(f"attention lengths {list(lengths)} must be at least 1")
+        return tuple(sorted(set(lengths)))
+
+
+class LookBack(Section):
+    """How a source's model looks back in evaluation, where the source says so.
+
+    Attributes:
+        tgt_len: tokens a segment.
+        mem_len: cached states.
+        clamp_len: distances beyond it count as clamp_len.
+        same_length: every query sees exactly mem_len keys, itself included.
+    """
+
+    tgt_len: int = Field(64, ge=1)
+    mem_len: int = Field(0, ge=0)
+    clamp_len: int | None = Field(None, ge=0)
+    same_length: bool = False
+
+
+class ImportedConfig(Section):
+    """What `config.yaml` of an imported run holds; corpus and training are null.
+
+    Attributes:
+        source: where it came from, as given to `import`.
+        vocabulary_size: token types, as no corpus tells them.
+        evaluate: how the source evaluates.
+    """
+
+    source: str
+    corpus: None = None
+    train: None = None
+    model: ModelConfig
+    vocabulary_size: int = Field(ge=1)
+    evaluate: LookBack = LookBack()
+
+
+class RunConfig(Section):
+    """One trained model: a row of an experiment with a seed, everything resolved."""
+
+    corpus: CorpusConfig
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    seed: int = Field(1, ge=0, lt=2**31)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _corpus_by_name(cls, given: Any) -> Any:
+        if isinstance(given, dict) and isinstance(given.get("corpus"), str):
+            return {**given, "corpus": {"name": given["corpus"]}}
+        return given
+
+    @model_validator(mode="after")
+    def _resolve_max_distance(self) -> Self:
+        """Sizes learned tables by what training meets, where nothing else was asked for."""
+        largest = {
+            "shaw": self.train.tgt_len - 1 + self.train.memory,
+            "al-rfou": self.train.tgt_len - 1,
+        }.get(self.model.encoding)
+        if largest is not None and self.model.max_distance is None:
+            # Frozen for users; a validator may still complete what it validates.
+            object.__setattr__(
+                self, "model", self.model.model_copy(update={"max_distance": largest})
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        model, train = self.model, self.train
+        if model.same_length and not train.recurrence:
+            raise ValueError(
+                "model.same_length sees exactly mem_len keys, but there is no memory; "
+                "set train.mem_len or drop same_length"
+            )
+        if train.compile and model.is_recurrent:
+            raise ValueError(f"train.compile: {model.kind} reads token by token; drop it")
+        if model.encoding == "al-rfou" and train.tgt_len - 1 > (model.max_distance or 0):
+            raise ValueError(
+                f"model.max_distance {model.max_distance} is too small for al-rfou at "
+                f"train.tgt_len {train.tgt_len}; leave it out"
+            )
+        if model.encoding == "al-rfou" and self.evaluate.tgt_len and train.recurrence:
+            positions = (model.max_distance or 0) + 1
+            if self.evaluate.tgt_len > positions:
+                raise ValueError(
+                    f"evaluate.tgt_len {self.evaluate.tgt_len} is too long for al-rfou, which "
+                    f"learns {positions} positions; use at most {positions}"
+                )
+        if self.evaluate.stride and self.evaluate.attention_lengths:
+            shortest = self.evaluate.attention_lengths[0]
+            if not train.recurrence and self.evaluate.stride > shortest:
+                raise ValueError(
+                    f"evaluate.stride {self.evaluate.stride} is longer than the shortest "
+                    f"attention length {shortest}; tokens would be left out"
+                )
+        return self

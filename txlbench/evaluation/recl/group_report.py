@@ -1,0 +1,239 @@
+"""Everything that is said of one group, as `recl.json` holds it.
+
+What RECL would have been with another step, first context, threshold or training.
+
+How the company changes a model's RECL: the group shares its baseline, so every model counts.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from txlbench.evaluation.recl.bootstrap import bootstrap, interval_of, shares_of
+from txlbench.evaluation.recl.metric import (
+    Group,
+    Terms,
+    count_of,
+    effective_context_length,
+    gains,
+    limited,
+)
+from txlbench.evaluation.recl.null import Blocks, Measures, blocks_of, draw_signs, measure
+
+COARSER = (2, 3)
+"""Only every so many-th context."""
+LATER = (1, 2)
+"""Contexts left out at the start."""
+THRESHOLDS = (0.5, 2.0)
+"""Times the threshold."""
+WITH_RESETS = "trained with resets"
+"""The setting in which short contexts were met in training."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Another choice of contexts, or of the threshold.
+
+    Attributes:
+        setting: what is other than in the main result.
+        rows: indexes of the contexts that are walked.
+    """
+
+    setting: str
+    rows: NDArray[np.intp]
+    threshold: float
+
+    @property
+    def is_coarser(self) -> bool:
+        """Whether its steps are none of the main result's."""
+        return bool(np.diff(self.rows)[0] > 1)
+
+
+def sensitivity(
+    group: Group, terms: Terms, measures: Measures, blocks: Blocks, signs: NDArray[np.int8]
+) -> list[dict[str, Any]]:
+    """One line a setting, model and share: both RECLs as they would have been.
+
+    Where the same model trained with memory resets is known, it takes the model's place in the
+    group once.
+
+    Args:
+        measures: of the group as it is.
+    """
+    lines = []
+    for variation in variations(group.contexts, terms.threshold):
+        if variation.is_coarser:
+            losses = group.losses[:, variation.rows]
+            found = measure(losses, terms.shares, blocks, signs)
+        else:
+            found = measures.after(int(variation.rows[0]))
+        lines += list(_lines(group, terms, variation, found))
+    as_given = Variation(WITH_RESETS, np.arange(len(group.contexts)), terms.threshold)
+    for name, other in group.with_resets.items():
+        losses = group.losses.copy()
+        losses[group.names.index(name)] = other
+        found = measure(losses, terms.shares, blocks, signs)
+        lines += [each for each in _lines(group, terms, as_given, found) if each["model"] == name]
+    return lines
+
+
+def variations(contexts: tuple[int, ...], threshold: float) -> Iterator[Variation]:
+    """Those that leave at least one step."""
+    every = np.arange(len(contexts))
+    steps = set(np.diff(contexts).tolist())
+    for factor in COARSER:
+        if len(contexts) > factor:
+            name = f"step {factor * min(steps)}" if len(steps) == 1 else f"1 context in {factor}"
+            yield Variation(name, every[::factor], threshold)
+    for skipped in LATER:
+        if len(contexts) > skipped + 1:
+            yield Variation(f"first context {contexts[skipped]}", every[skipped:], threshold)
+    for other in (times * threshold for times in THRESHOLDS):
+        yield Variation(f"threshold {other:g}", every, other)
+
+
+def _lines(
+    group: Group, terms: Terms, variation: Variation, found: Measures
+) -> Iterator[dict[str, Any]]:
+    counts = found.counts(variation.threshold)
+    above_null = found.counts_above_null(variation.threshold)
+    rows = variation.rows.tolist()
+    for model, name in enumerate(group.names):
+        for share, r in enumerate(terms.shares):
+            yield {
+                "setting": variation.setting,
+                "model": name,
+                "r": r,
+                "recl": group.walk(model, counts[model, share], rows).length,
+                "recl_above_null": group.walk(model, above_null[model, share], rows).length,
+            }
+
+
+LARGEST = 4
+"""Models."""
+
+
+def subgroups(group: Group, terms: Terms) -> list[dict[str, Any]]:
+    """One line for each model and share of every smaller group of up to four models."""
+    lines = []
+    for members in _members(len(group.names)):
+        found = gains(group.losses[list(members)], terms.shares).relative >= terms.threshold
+        names = [group.names[model] for model in members]
+        for counts, model in zip(found, members, strict=True):
+            for r, steps in zip(terms.shares, counts, strict=True):
+                end = group.walk(model, steps)
+                line = {"models": names, "model": group.names[model], "r": r}
+                lines.append({**line, "recl": end.length, "capped": end.capped})
+    return lines
+
+
+def _members(models: int) -> Iterator[tuple[int, ...]]:
+    for size in range(1, min(LARGEST, models - 1) + 1):
+        yield from combinations(range(models), size)
+
+
+FEW = 500
+"""Hardest tokens under which a RECL is worth a warning."""
+
+
+def group_report(group: Group, terms: Terms) -> dict[str, Any]:
+    """The entry of `group` under "groups".
+
+    Raises:
+        UserError: with fewer than two contexts, or too few tokens for the test against noise.
+    """
+    blocks = blocks_of(group.positions)
+    random = np.random.default_rng(terms.seed)
+    signs = draw_signs(random, blocks.count)
+    measures = measure(group.losses, terms.shares, blocks, signs)
+    steps = bootstrap(group.losses, terms.shares, terms.threshold, blocks, random)
+    return {
+        "models": list(group.names),
+        "longest": list(group.longest),
+        "tokens": len(group.positions),
+        "blocks": {"count": blocks.count, "positions": blocks.length},
+        "losses": dict(zip(group.names, group.losses.mean(axis=2).tolist(), strict=True)),
+        "baselines": [
+            {"r": r, "perplexity": line.tolist()}
+            for r, line in zip(terms.shares, measures.gains.baseline, strict=True)
+        ],
+        "warnings": warnings(group, terms),
+        "results": _results(group, terms, measures, steps),
+        "subgroups": subgroups(group, terms),
+        "sensitivity": sensitivity(group, terms, measures, blocks, signs),
+        "ecl": _ecl(group, terms),
+    }
+
+
+def warnings(group: Group, terms: Terms) -> list[str]:
+    """What should keep a reader from believing too much."""
+    tokens = len(group.positions)
+    few = [(r, count_of(r, tokens)) for r in terms.shares if count_of(r, tokens) < FEW]
+    found = [
+        f"r = {r:g} is {count:,} of {tokens:,} tokens, fewer than {FEW}: the RECL is uncertain"
+        for r, count in few
+    ]
+    for name, losses in zip(group.names, group.losses, strict=True):
+        if losses.min() < 0:
+            found.append(f"{name} has losses below 0, which -log P in nats never is")
+        means = losses.mean(axis=1)
+        best, excess = int(means.argmin()), float(np.expm1(means[-1] - means.min()))
+        if excess >= terms.threshold:
+            found.append(
+                f"{name} is best at a context of {group.contexts[best]}; at {group.contexts[-1]} "
+                f"its perplexity is {100 * excess:.1f} % higher, as beyond what it was trained on"
+            )
+    return found
+
+
+def _results(
+    group: Group, terms: Terms, measures: Measures, steps: NDArray[np.intp]
+) -> list[dict[str, Any]]:
+    counts = measures.counts(terms.threshold)
+    above_null = measures.counts_above_null(terms.threshold)
+    lines = []
+    for model, name in enumerate(group.names):
+        for share, r in enumerate(terms.shares):
+            here = (model, share)
+            end = group.walk(model, counts[here])
+            lines.append(
+                {
+                    "model": name,
+                    "r": r,
+                    "recl": end.length,
+                    "capped": end.capped,
+                    "limited_by": end.limited_by,
+                    "gains": measures.gains.relative[here].tolist(),
+                    "differences": measures.gains.differences[here].tolist(),
+                    "net_gains": measures.net_gains[here].tolist(),
+                    "p": measures.p[here].tolist(),
+                    "recl_above_null": group.walk(model, above_null[here]).length,
+                    **_spread(group, model, steps[:, model, share]),
+                }
+            )
+    return lines
+
+
+def _spread(group: Group, model: int, steps: NDArray[np.intp]) -> dict[str, Any]:
+    """Intervals and shares of both RECLs over resamples; `steps` is [2, N]."""
+    paper, above = (
+        [limited(group.contexts[taken], group.longest[model]) for taken in line] for line in steps
+    )
+    return {
+        "interval": interval_of(paper),
+        "shares": shares_of(paper),
+        "interval_above_null": interval_of(above),
+        "shares_above_null": shares_of(above),
+    }
+
+
+def _ecl(group: Group, terms: Terms) -> dict[str, int]:
+    found = {}
+    for model, name in enumerate(group.names):
+        length = effective_context_length(group.losses[model], group.contexts, terms.threshold)
+        found[name] = limited(length, group.longest[model])
+    return found

@@ -1,0 +1,88 @@
+"""Relative attention in one kernel of a CUDA device: FlexAttention, positions added inside.
+
+Scores of distances are one product of queries and a table's rows, [B, H, T, S + 1]. The kernel
+finds each key's in the row (`alignment.distance`), adds it to the key's content score, and masks,
+normalises and mixes without a further [T, S] tensor. It knows no attention dropout.
+"""
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+from txlbench.models.mask import Mask, distance
+from txlbench.models.positions.encoding import Terms
+from txlbench.models.positions.tables import Table
+
+SMALLEST_HEAD = 16
+"""Numbers a head that the kernel needs at least."""
+
+
+def flexible_attention(
+    query_BTHK: Tensor, context_BS2HK: Tensor, terms: Terms, mask: Mask
+) -> Tensor:
+    """Mixed values [B, T, H, K]; equal to the plain path's without attention dropout."""
+    query_HBTK = query_BTHK.permute(2, 0, 1, 3)
+    key_BHSK, value_BHSK = context_BS2HK.permute(2, 0, 3, 1, 4)
+    mixed_BHTK: Any = _kernel(query_BTHK.device.type)(
+        terms.content_query(query_HBTK).transpose(0, 1),
+        key_BHSK,
+        value_BHSK,
+        score_mod=_added(_by_distance(query_HBTK, terms), mask),
+        block_mask=_blocks(mask.queries, mask.keys, mask.attention_length, str(query_BTHK.device)),
+    )
+    mixed_BTHK: Tensor = mixed_BHTK.transpose(1, 2)
+    return mixed_BTHK
+
+
+def _by_distance(query_HBTK: Tensor, terms: Terms) -> Tensor | None:
+    """Scores of positions over sqrt(d_head), as a row's distances lie: [B, H, T, S + 1]."""
+    if terms.table is None:
+        return None
+    assert isinstance(terms.table, Table), "sums have no gradient"
+    scores_HBTS = terms.table.by_distance(terms.position_query(query_HBTK))
+    return (scores_HBTS * query_HBTK.shape[-1] ** -0.5).transpose(0, 1)
+
+
+def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
+    """What becomes of the score of content, over sqrt(d_head), of query i and key j."""
+    queries, keys, known_B = mask.queries, mask.keys, mask.known_B
+
+    def score(content: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        if by_distance is not None:
+            # In the future, which the mask hides, there is nothing to read.
+            column = (keys - distance(i, j, queries, keys)).clamp(max=keys)
+            content = content + by_distance[b, h, i, column]
+        if known_B is not None:
+            known = j >= keys - queries - known_B[b]
+            content = torch.where(known, content, -float("inf"))
+        return content
+
+    return score
+
+
+@lru_cache(maxsize=64)
+def _blocks(queries: int, keys: int, attention_length: int | None, device: str) -> BlockMask:
+    """Which blocks of queries and keys hold anything that is seen."""
+    window = keys if attention_length is None else attention_length
+
+    def sees(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        apart = distance(i, j, queries, keys)
+        return (apart >= 0) & (apart < window)
+
+    return create_block_mask(sees, None, None, queries, keys, device=device)
+
+
+def _kernel(device: str) -> Callable[..., Any]:
+    """Compiled where it is fast; as it is elsewhere, and within what is compiled as a whole."""
+    if device == "cpu" or torch.compiler.is_compiling():
+        return flex_attention
+    return _compiled()
+
+
+@cache
+def _compiled() -> Callable[..., Any]:
+    return torch.compile(flex_attention, dynamic=False)

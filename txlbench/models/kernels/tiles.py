@@ -1,0 +1,274 @@
+"""Which streams and queries are scored at once, so that their scores stay in the cache.
+
+What fused attention multiplies for some streams, tile by tile, and the gradients it sums up.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from txlbench.models.mask import Mask, blocked_columns, mask_TS, relative_shift, unshifted_rows
+
+TILE_BYTES = 2**22
+"""Of a tile's scores: far fewer were measured to make products small, far more to be slow too."""
+
+
+PADDING = 96
+"""More than is ever put after keys or distances to make rows long enough."""
+
+
+def row_length(numbers: int, dtype: torch.dtype) -> int:
+    """How long rows of so many numbers are made for products: longer in 16 bits.
+
+    There products of rows that are no multiple of 32 numbers were measured to take up to three
+    times as long, and of rows a multiple of 1 KiB apart, which share their places in the cache,
+    up to twice.
+    """
+    if dtype.itemsize > 2:
+        return numbers
+    whole = -(-numbers // 32) * 32
+    return whole if whole % 512 else whole + 32
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some queries and the keys that these may see.
+
+    The last key is that of the last query, so within a tile too the last queries line up with
+    the last keys.
+    """
+
+    queries: slice
+    keys: slice
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many queries and keys."""
+        return self.queries.stop - self.queries.start, self.keys.stop - self.keys.start
+
+    def wide_keys(self, dtype: torch.dtype) -> slice:
+        """Its keys, and after them what makes rows of scores long enough."""
+        start, (_, keys) = self.keys.start, self.shape
+        return slice(start, start + row_length(keys, dtype))
+
+    def distances(self, rows: int, dtype: torch.dtype) -> slice:
+        """Where a table has an unused row, the tile's distances, and what makes rows long enough.
+
+        Args:
+            rows: of the table, which has PADDING more at its end.
+        """
+        keys = self.shape[1]
+        start = rows - PADDING - (keys + 1)
+        return slice(start, start + row_length(row_length(keys, dtype) + 1, dtype))
+
+
+def stream_groups(batch: int, stream_bytes: int) -> Iterator[slice]:
+    """Streams taken together, where the scores of one have that many bytes."""
+    size = max(1, TILE_BYTES // stream_bytes)
+    return (slice(begin, min(batch, begin + size)) for begin in range(0, batch, size))
+
+
+def tiles(
+    queries: int, keys: int, stream_bytes: int, attention_length: int | None
+) -> Iterator[Tile]:
+    """Covers every query of a stream; cut, most keys in their future are left out.
+
+    Args:
+        stream_bytes: of its scores.
+        attention_length: number of keys a query sees, itself included; None for all.
+    """
+    parts, before = min(queries, -(-stream_bytes // TILE_BYTES)), keys - queries
+    for part in range(parts):
+        first, end = part * queries // parts, (part + 1) * queries // parts
+        oldest = 0 if attention_length is None else max(0, before + first - attention_length + 1)
+        yield Tile(slice(first, end), slice(oldest, before + end))
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all streams have in common, times 1/sqrt(d_head) but for the rows.
+
+    Attributes:
+        u_HK, v_HK: added to queries for content and for position; None for nothing.
+        rows_HSK: after an unused first row those of the distances S-1, ..., 0, then some zeros,
+            see `tiles.row_length`; None for none.
+        bias_HS: likewise; None for none.
+    """
+
+    u_HK: Tensor | None
+    v_HK: Tensor | None
+    rows_HSK: Tensor | None
+    bias_HS: Tensor | None
+
+    def gradients(self) -> "Shared":
+        """Zeros of the same shapes, in float32 at least, to sum in."""
+        return Shared(*(_zeros(part) for part in vars(self).values()))
+
+
+class Streams:
+    """Queries, keys and values of some streams, heads first: [H * b, T or S, K].
+
+    Attributes:
+        content, position: queries as they meet keys, and as they meet distances.
+        keys, values: with `tiles.PADDING` zeros after them.
+    """
+
+    def __init__(
+        self, streams: slice, query_BTHK: Tensor, keys: Tensor, values: Tensor, shared: Shared
+    ) -> None:
+        self.streams, self.count = streams, streams.stop - streams.start
+        queries = heads_first(query_BTHK[streams])
+        self.content = _plus(queries, shared.u_HK)
+        self.position = _plus(queries, shared.v_HK)
+        self.keys, self.values, self.shared = keys, values, shared
+
+    def scores(self, tile: Tile, mask: Mask) -> Tensor:
+        """[H * b, t, W], -inf where a query must not see a key; W is at least s, contiguous.
+
+        Those of positions come out of their shifted rows first; those of content are added.
+        """
+        wide = tile.wide_keys(self.keys.dtype)
+        content, keys = self.content[:, tile.queries], self.keys[:, wide]
+        by_key = self._positions(tile, keys.shape[1])
+        if by_key is None:
+            scores = torch.bmm(content, transposed(keys))
+        else:
+            scores = by_key.contiguous().baddbmm_(content, transposed(keys))
+        for columns, hidden in _hidden(
+            tile.shape, keys.shape[1], mask.attention_length, keys.dtype
+        ):
+            scores[..., columns] += hidden
+        if mask.known_B is not None:
+            self._hide_forgotten(scores, tile, mask, mask.known_B)
+        return scores
+
+    def _positions(self, tile: Tile, width: int) -> Tensor | None:
+        """Scores of distances, by key, as a view."""
+        rows_HSK, bias_HS = self.shared.rows_HSK, self.shared.bias_HS
+        if rows_HSK is None:
+            return None
+        distances = tile.distances(rows_HSK.shape[1], rows_HSK.dtype)
+        by_distance = torch.bmm(self.positions(tile), transposed(rows_HSK[:, distances]))
+        if bias_HS is not None:
+            by_distance += bias_HS[:, None, distances]
+        queries, length = tile.shape[0], by_distance.shape[2]
+        return relative_shift(by_distance.view(-1, queries, length), width)
+
+    def positions(self, tile: Tile) -> Tensor:
+        """[H, b * t, K]: what meets distances, all streams with the same table."""
+        return self.position[:, tile.queries].unflatten(0, (-1, self.count)).flatten(1, 2)
+
+    def _hide_forgotten(self, scores: Tensor, tile: Tile, mask: Mask, known_B: Tensor) -> None:
+        oldest_B = mask.keys - mask.queries - known_B[self.streams] - tile.keys.start
+        forgotten_BS = torch.arange(tile.shape[1], device=scores.device) < oldest_B[:, None]
+        hidden_BS = scores.new_zeros(forgotten_BS.shape).masked_fill_(forgotten_BS, float("-inf"))
+        of_keys = scores[..., : tile.shape[1]]
+        of_keys.unflatten(0, (-1, self.count)).add_(hidden_BS[:, None])
+
+
+class Gradients:
+    """Of one group of streams, summed over tiles; what is shared goes to `total`."""
+
+    def __init__(self, streams: Streams, total: Shared) -> None:
+        self.streams, self.total = streams, total
+        self.keys = torch.zeros_like(streams.keys)
+        self.values = torch.zeros_like(streams.values)
+
+    def add_scores(self, grad: Tensor, tile: Tile) -> Tensor:
+        """The queries' gradient [H * b, t, K] from that of the scores [H * b, t, W].
+
+        `grad` is zero where a query does not see a key.
+        """
+        streams, wide = self.streams, tile.wide_keys(grad.dtype)
+        self.keys[:, wide] += torch.bmm(grad.mT, streams.content[:, tile.queries])
+        of_query = torch.bmm(grad, streams.keys[:, wide])
+        _add_sum(self.total.u_HK, of_query)
+        rows_HSK = streams.shared.rows_HSK
+        if rows_HSK is not None:
+            of_query += self._add_distances(grad, tile, rows_HSK)
+        return of_query
+
+    def _add_distances(self, grad: Tensor, tile: Tile, rows_HSK: Tensor) -> Tensor:
+        """The positions' part of it."""
+        heads, rows, size = rows_HSK.shape
+        distances = tile.distances(rows, grad.dtype)
+        shifted = by_distance(grad, distances.stop - distances.start)
+        grad_HNS = shifted.view(heads, -1, shifted.shape[2])
+        assert self.total.rows_HSK is not None
+        self.total.rows_HSK[:, distances] += torch.bmm(grad_HNS.mT, self.streams.positions(tile))
+        if self.total.bias_HS is not None:
+            self.total.bias_HS[:, distances] += grad_HNS.sum(1, dtype=self.total.bias_HS.dtype)
+        of_position = torch.bmm(grad_HNS, rows_HSK[:, distances]).view(*grad.shape[:2], size)
+        _add_sum(self.total.v_HK, of_position)
+        return of_position
+
+
+def heads_first(states_BTHK: Tensor, padding: int = 0) -> Tensor:
+    """[B, T, H, K] -> [H * B, T, K], contiguous; `padding` zeros may follow the T."""
+    batch, length, heads, size = states_BTHK.shape
+    states = states_BTHK.new_empty(heads, batch, length + padding, size)
+    states[:, :, :length] = states_BTHK.permute(2, 0, 1, 3)
+    states[:, :, length:] = 0
+    return states.flatten(0, 1)
+
+
+def transposed(rows: Tensor) -> Tensor:
+    """[N, S, K] -> [N, K, S] as a product reads it at once: 16 bits in a part of a buffer are
+    copied row by row before, which is many times faster than the product's own copy."""
+    return rows.contiguous().mT
+
+
+def streams_first(states: Tensor, streams: int) -> Tensor:
+    """[H * b, T, K] -> [b, T, H, K], as a view."""
+    return states.unflatten(0, (-1, streams)).permute(1, 2, 0, 3)
+
+
+def by_distance(grad: Tensor, length: int) -> Tensor:
+    """The gradient before the relative shift: [H * b, t, W] -> [H * b, t, length]."""
+    products, queries, keys = grad.shape
+    shifted = grad.new_empty(products, queries, length)
+    shifted.flatten(1)[:, :queries] = 0
+    rows = unshifted_rows(shifted)
+    rows[..., :keys] = grad
+    rows[..., keys:] = 0
+    return shifted
+
+
+@lru_cache(maxsize=64)
+def _hidden(
+    shape: tuple[int, int], width: int, attention_length: int | None, dtype: torch.dtype
+) -> list[tuple[slice, Tensor]]:
+    """The columns in which a query must not see a key, and what is added to scores there.
+
+    Args:
+        shape: queries and keys.
+        width: columns, those that are no keys too.
+    """
+    queries, keys = shape
+    mask_TW = torch.full((queries, width), float("-inf"), dtype=dtype)
+    mask_TW[:, :keys] = mask_TS(queries, keys, attention_length, mask_TW)
+    columns = blocked_columns(queries, keys, attention_length, width)
+    return [(part, mask_TW[:, part].contiguous()) for part in columns]
+
+
+def _plus(queries: Tensor, bias_HK: Tensor | None) -> Tensor:
+    """Queries [H * b, T, K] with the bias of each head."""
+    if bias_HK is None:
+        return queries
+    heads, size = bias_HK.shape
+    return (queries.view(heads, -1, size) + bias_HK[:, None]).view(queries.shape)
+
+
+def _zeros(part: Tensor | None) -> Tensor | None:
+    if part is None:
+        return None
+    return torch.zeros_like(part, dtype=torch.promote_types(part.dtype, torch.float32))
+
+
+def _add_sum(total_HK: Tensor | None, grad: Tensor) -> None:
+    """Adds the sum over streams and queries of `grad`, [H * b, t, K]."""
+    if total_HK is not None:
+        total_HK += grad.unflatten(0, (len(total_HK), -1)).sum((1, 2), dtype=total_HK.dtype)

@@ -1,0 +1,311 @@
+"""A transformer's pass over cached keys and values, without gradient: what evaluation runs.
+
+What evaluation remembers: keys and values of each layer, projected once and kept in a buffer.
+
+A transformer layer as a single new token of each stream passes through it.
+
+One new token a stream beside cached keys and values: what generation runs, token by token.
+
+Equal to `cached_pass`, with little around the products: where these are small the time goes into
+calls, so that each layer's tensors are found once, nothing is masked and little is copied.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
+
+from txlbench.models.interface import Observer, View, computing_dtype, sees_attention
+from txlbench.models.mask import Mask
+from txlbench.models.memory import Memory, known_after
+from txlbench.models.positions.encoding import Scores, Terms
+from txlbench.models.positions.tables import Distances, ScaledTables
+
+if TYPE_CHECKING:
+    from txlbench.models.transformer import Block, Transformer
+
+
+@dataclass
+class Cache:
+    """The keys and values of the newest min(mem_len, seen) tokens; consumed by `forward`.
+
+    They lie side by side, oldest first, in a buffer with room for as many again: new ones are
+    written behind them, and only when it is full are the remembered ones moved to its front. So
+    attention reads them in order without a copy, and a move costs little a token.
+
+    Attributes:
+        states_N2HBCK: keys and values of each layer, with room for C of them.
+        view: how the model looks back.
+        start, end: the places of those that are remembered.
+        known_B: how many of these, the newest, each stream may still see; None for all of them.
+        kept: what the encoding keeps between passes, such as projected positions.
+    """
+
+    states_N2HBCK: Tensor
+    view: View
+    start: int = 0
+    end: int = 0
+    known_B: Tensor | None = None
+    kept: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Tokens that are remembered."""
+        return self.end - self.start
+
+    def clone(self) -> "Cache":
+        """A copy that goes on by itself."""
+        return dataclasses.replace(self, states_N2HBCK=self.states_N2HBCK.clone())
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        remembered = self.states_N2HBCK[..., self.start : self.end, :]
+        named = {f"layer{n}": layer.permute(2, 0, 1, 3, 4) for n, layer in enumerate(remembered)}
+        return named if self.known_B is None else {**named, "known": self.known_B}
+
+    def replace(self, tensors: Mapping[str, Tensor]) -> "Cache":
+        layers = [tensors[f"layer{n}"] for n in range(len(self.states_N2HBCK))]
+        states = torch.stack([layer.permute(1, 2, 0, 3, 4) for layer in layers])
+        known_B = tensors.get("known")
+        return dataclasses.replace(
+            self, states_N2HBCK=states, start=0, end=states.shape[4], known_B=known_B
+        )
+
+    def forget(self, rows_B: Tensor) -> "Cache":
+        """The same keys, hidden from those streams."""
+        known_B = self.known_B
+        if known_B is None:
+            batch, device = self.states_N2HBCK.shape[3], self.states_N2HBCK.device
+            known_B = torch.full((batch,), self.length, device=device)
+        return dataclasses.replace(self, known_B=known_B.masked_fill(rows_B.to(known_B.device), 0))
+
+    def make_room(self, queries: int, dtype: torch.dtype) -> None:
+        """Sees to it that `queries` more tokens of that type can be written."""
+        same = self.states_N2HBCK.dtype == dtype
+        if same and self.end + queries <= self.states_N2HBCK.shape[4]:
+            return
+        room = 2 * (self.length + queries)
+        states = self.states_N2HBCK
+        if not same or room > states.shape[4]:
+            states = states.new_empty(*states.shape[:4], room, states.shape[5], dtype=dtype)
+        # Within one buffer the two do not overlap: it has room for twice as many.
+        states[..., : self.length, :] = self.states_N2HBCK[..., self.start : self.end, :]
+        self.states_N2HBCK, self.start, self.end = states, 0, self.length
+
+    def write(self, layer: int, new_2HBTK: Tensor) -> Tensor:
+        """Writes a segment's keys and values; returns them with the remembered: [2, H, B, S, K]."""
+        if self.view.mem_len == 0:
+            return new_2HBTK
+        behind = self.end + new_2HBTK.shape[3]
+        self.states_N2HBCK[layer, :, :, :, self.end : behind] = new_2HBTK
+        return self.states_N2HBCK[layer, :, :, :, self.start : behind]
+
+    def advance(self, queries: int) -> None:
+        """Remembers the newest of what was written, as `memory.carried` does."""
+        if self.view.mem_len == 0:
+            return
+        self.end += queries if self.view.stride is None else min(queries, self.view.stride)
+        self.start = max(self.start, self.end - self.view.mem_len)
+        self.known_B = known_after(self.known_B, queries, self.view, self.length)
+
+
+Norm = tuple[tuple[int, ...], Tensor, Tensor, float]
+"""Shape, weight, bias and epsilon, as `layer_norm` takes them."""
+
+
+@dataclass(frozen=True)
+class StepLayer:
+    """The block's own tensors, as they are multiplied.
+
+    Attributes:
+        pre_lnorm: whether norms come before attention and feed-forward, not after.
+        biases_2H1K: what queries get for content, and what for position.
+        query, key_value, out: weights of attention.
+        inner, outer: weight and bias of the feed-forward.
+    """
+
+    pre_lnorm: bool
+    biases_2H1K: Tensor
+    query: Tensor
+    key_value: Tensor
+    out: Tensor
+    inner: tuple[Tensor, Tensor]
+    outer: tuple[Tensor, Tensor]
+    attention_norm: Norm
+    feed_forward_norm: Norm
+
+    @classmethod
+    def of(cls, block: "Block", terms: Terms) -> "StepLayer":
+        """Without copies but for the biases, which are small."""
+        attention, feed_forward = block.attention, block.feed_forward
+        none = attention.q_net.weight.new_zeros(attention.heads, attention.size)
+        biases = (terms.content_bias_HK, terms.position_bias_HK)
+        return cls(
+            block.pre_lnorm,
+            torch.stack([none if bias is None else bias for bias in biases])[:, :, None],
+            attention.q_net.weight,
+            attention.kv_net.weight,
+            attention.o_net.weight,
+            (feed_forward.inner.weight, feed_forward.inner.bias),
+            (feed_forward.outer.weight, feed_forward.outer.bias),
+            _norm(block.attention_norm),
+            _norm(block.feed_forward_norm),
+        )
+
+    def step(
+        self, input_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: Distances | None
+    ) -> Tensor:
+        """The layer's output [B, 1, D].
+
+        Args:
+            new_2HBK: where the token's key and value are written.
+            seen_2HBSK: the keys and values that it sees, its own the last.
+            table: scores distances over sqrt(d_head); None where scores know none.
+        """
+        normed_B1D = layer_norm(input_B1D, *self.attention_norm) if self.pre_lnorm else input_B1D
+        hidden_B1D = self._attend(normed_B1D, new_2HBK, seen_2HBSK, table).add_(input_B1D)
+        if self.pre_lnorm:
+            normed_B1D = layer_norm(hidden_B1D, *self.feed_forward_norm)
+            return self._feed_forward(normed_B1D).add_(hidden_B1D)
+        hidden_B1D = layer_norm(hidden_B1D, *self.attention_norm)
+        return layer_norm(self._feed_forward(hidden_B1D).add_(hidden_B1D), *self.feed_forward_norm)
+
+    def _attend(
+        self, normed_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: Distances | None
+    ) -> Tensor:
+        _, heads, batch, size = new_2HBK.shape
+        made_B2HK = linear(normed_B1D, self.key_value).view(batch, 2, heads, size)
+        new_2HBK.copy_(made_B2HK.permute(1, 2, 0, 3))
+        query_HBK = linear(normed_B1D, self.query).view(batch, heads, size).transpose(0, 1)
+        content, position = (query_HBK + self.biases_2H1K).unsqueeze(3).unbind(0)
+        key, value = seen_2HBSK
+        added = None if table is None else table.position(position)[..., -key.shape[2] :]
+        mixed_HB1K = scaled_dot_product_attention(content, key, value, added)
+        joined_B1I = mixed_HB1K.transpose(0, 1).reshape(batch, 1, heads * size)
+        return linear(joined_B1I, self.out)
+
+    def _feed_forward(self, normed_B1D: Tensor) -> Tensor:
+        return linear(linear(normed_B1D, *self.inner).relu_(), *self.outer)
+
+
+def _norm(norm: nn.LayerNorm) -> Norm:
+    return norm.normalized_shape, norm.weight, norm.bias, norm.eps
+
+
+def can_step(model: "Transformer", tokens_BT: Tensor, cache: Cache, shared: Any) -> bool:
+    """Whether `cached_step` does what `cached_pass` would.
+
+    Args:
+        shared: what the encoding recalled for all layers.
+    """
+    like, view = model.embedding.tables[0], cache.view
+    alike = cache.known_B is None and view.stride is None and view.mem_len > 0
+    known = model.encoding.has_terms and (shared is None or isinstance(shared, ScaledTables))
+    return tokens_BT.shape[1] == 1 and alike and known and computing_dtype(like) == like.dtype
+
+
+def cached_step(
+    model: "Transformer", tokens_B1: Tensor, cache: Cache, shared: ScaledTables | None
+) -> Tensor:
+    """Hidden states [B, 1, D]; keys and values are written into `cache`, which has room."""
+    view, encoding, behind = cache.view, model.encoding, cache.end + 1
+    seen = min(cache.length + 1, view.mem_len) if view.same_length else cache.length + 1
+    new_N2HBK = cache.states_N2HBCK[..., cache.end, :]
+    seen_N2HBSK = cache.states_N2HBCK[..., behind - seen : behind, :]
+    hidden_B1D = encoding.add_to_input(model.embedding(tokens_B1))
+    for number, layer in enumerate(_layers(model, cache, shared)):
+        hidden_B1D = encoding.add_to_layer(number, hidden_B1D)
+        table = None if shared is None else shared[number]
+        hidden_B1D = layer.step(hidden_B1D, new_N2HBK[number], seen_N2HBSK[number], table)
+    cache.advance(1)
+    return hidden_B1D
+
+
+def _layers(model: "Transformer", cache: Cache, shared: Any) -> list[StepLayer]:
+    """Found at the first step, then kept."""
+    if StepLayer not in cache.kept:
+        blocks: Any = model.blocks
+        cache.kept[StepLayer] = [
+            StepLayer.of(block, model.encoding.terms(number, shared))
+            for number, block in enumerate(blocks)
+        ]
+    layers: list[StepLayer] = cache.kept[StepLayer]
+    return layers
+
+
+@torch.no_grad()
+def cached_pass(
+    model: "Transformer", tokens_BT: Tensor, cache: Cache, observer: Observer | None = None
+) -> tuple[Tensor, Cache]:
+    """Hidden states [B, T, D] of a segment; its keys and values are written into `cache`.
+
+    Equal to a pass with the `Memory` of the same tokens, up to rounding.
+    """
+    assert not model.training, "a cache has no dropout"
+    queries, view, like = tokens_BT.shape[1], cache.view, model.embedding.tables[0]
+    keys, dtype = cache.length + queries, computing_dtype(like)
+    window = view.mem_len if view.same_length else None
+    mask = Mask(queries, keys, window, cache.known_B, like.new_empty(0, dtype=dtype))
+    shared = model.encoding.recall(cache.kept, keys, view.clamp_len, like, tokens_BT.numel())
+    cache.make_room(queries, dtype)
+    if observer is None and can_step(model, tokens_BT, cache, shared):
+        return cached_step(model, tokens_BT, cache, shared), cache
+    hidden_BTD = model.encoding.add_to_input(model.embedding(tokens_BT))
+    blocks: Any = model.blocks
+    for layer, block in enumerate(blocks):
+        hidden_BTD = model.encoding.add_to_layer(layer, hidden_BTD)
+        normed_BTD = block.normed(hidden_BTD)
+        key, value = cache.write(layer, block.attention.keys_values(normed_BTD))
+        scores = model.encoding.score(layer, block.attention.queries(normed_BTD), shared)
+        mixed_HBTK, attention = _attend(scores, key, value, mask, sees_attention(observer))
+        hidden_BTD = block.after_attention(hidden_BTD, block.attention.joined(mixed_HBTK))
+        if observer is not None:
+            observer(layer, hidden_BTD, attention)
+    cache.advance(queries)
+    return hidden_BTD, cache
+
+
+@torch.no_grad()
+def cache_of(model: "Transformer", memory: Memory) -> Cache:
+    """The keys and values of what `memory` holds."""
+    like, view = model.embedding.tables[0], memory.view
+    batch, length, _ = memory.layers[0].shape
+    heads, size = model.config.n_head, model.config.head_size
+    dtype = computing_dtype(like)
+    empty = like.new_empty(model.config.n_layer, 2, heads, batch, 0, size, dtype=dtype)
+    cache = Cache(empty, view, known_B=memory.known_B)
+    cache.make_room(length, dtype)
+    blocks: Any = model.blocks
+    for layer, block in enumerate(blocks):
+        normed_BMD = block.normed(memory.layers[layer])
+        cache.write(layer, block.attention.keys_values(normed_BMD))
+    cache.end = length if view.mem_len else 0
+    return cache
+
+
+def _attend(
+    scores: Scores, key_HBSK: Tensor, value_HBSK: Tensor, mask: Mask, watched: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The mixed values [H, B, T, K] and, if it is watched, the attention [H, B, T, S]."""
+    query_HBTK, added = scores.query_HBTK, _position_and_bias(scores)
+    if watched:
+        products = query_HBTK @ key_HBSK.mT * query_HBTK.shape[-1] ** -0.5
+        attention_HBTS = mask.onto(products if added is None else products + added).softmax(-1)
+        return attention_HBTS.to(value_HBSK.dtype) @ value_HBSK, attention_HBTS
+    if added is None and mask.is_causal:
+        return scaled_dot_product_attention(query_HBTK, key_HBSK, value_HBSK, is_causal=True), None
+    added = mask.alone() if added is None else mask.onto(added).to(query_HBTK.dtype)
+    return scaled_dot_product_attention(query_HBTK, key_HBSK, value_HBSK, added), None
+
+
+def _position_and_bias(scores: Scores) -> Tensor | None:
+    """What of the scores does not come from content, over sqrt(d_head); free to be written to."""
+    added = scores.position_HBTS
+    if added is not None and not scores.scaled:
+        added = added * scores.query_HBTK.shape[-1] ** -0.5
+    if scores.bias_HBTS is None:
+        return added
+    return scores.bias_HBTS.clone() if added is None else scores.bias_HBTS + added

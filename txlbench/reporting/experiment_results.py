@@ -1,0 +1,213 @@
+"""An experiment's results: every line of its table with the records of its runs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from txlbench.config.base import displayed
+from txlbench.config.grid import Experiment, Line
+from txlbench.config.schema import RunConfig
+from txlbench.errors import UserError
+from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.schema import Outcome, RunState, find_outcome
+
+NOT_RUN = "not run"
+NOT_EVALUATED = "not evaluated"
+UNIGRAM_MARGIN = 0.02
+"""A loss within this share of the unigram model's (or above it) shows that nothing was learned."""
+
+LONGEST_ERROR = 160
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A line of the table with one seed.
+
+    Attributes:
+        state: a run state, "not run", or "not evaluated" under these evaluation settings.
+        error: what ended a failed or diverged run, or is wrong with the files of a damaged one, in
+            one line; else empty.
+        outcome: None without numbers.
+    """
+
+    line: Line
+    config: RunConfig
+    directory: RunDirectory
+    state: str
+    error: str
+    facts: Mapping[str, Any]
+    training: Mapping[str, Any]
+    outcome: Outcome | None
+
+    @property
+    def label(self) -> str:
+        return self.line.label
+
+    @property
+    def unit(self) -> str:
+        return self.config.corpus.unit
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some file of the run cannot be read; then nothing of it is shown."""
+        return self.state == RunState.DAMAGED
+
+    def displayed(self, nats: float) -> float:
+        return displayed(nats, self.unit)
+
+    @property
+    def unigram_loss(self) -> float | None:
+        """Loss (nats) of a unigram model on the reported split, None if not recorded."""
+        losses = self.facts.get("corpus", {}).get("unigram_loss", {})
+        value = losses.get(self.config.evaluate.split)
+        return None if value is None else float(value)
+
+    @property
+    def did_train(self) -> bool:
+        """Whether the model beats a unigram model clearly; True where that cannot be told."""
+        if self.outcome is None or self.unigram_loss is None:
+            return True
+        return self.outcome.best.loss < (1 - UNIGRAM_MARGIN) * self.unigram_loss
+
+    @property
+    def is_incoherent(self) -> bool:
+        """Absolute positions with memory: two tokens share one position (paper, section 3.3)."""
+        return self.config.train.recurrence and not self.config.model.has_coherent_memory
+
+    def is_extrapolated(self, length: int | None) -> bool:
+        """Whether absolute positions beyond those trained are needed at attention `length`."""
+        return (
+            length is not None
+            and self.config.model.name == "absolute"
+            and not self.config.train.recurrence
+            and length > self.config.train.tgt_len
+        )
+
+
+@dataclass(frozen=True)
+class Results:
+    """An experiment with the records of all its runs, line by line and seed by seed.
+
+    Attributes:
+        commands: what was typed to train and measure the runs.
+    """
+
+    experiment: Experiment
+    runs: tuple[RunResult, ...]
+    commands: tuple[str, ...] = ()
+
+    def by_line(self) -> list[tuple[Line, tuple[RunResult, ...]]]:
+        """The lines in the experiment's order, each with its runs."""
+        return [
+            (line, tuple(run for run in self.runs if run.line is line))
+            for line in self.experiment.lines
+        ]
+
+    def by_label_in(self, unit: str) -> Iterator[tuple[str, tuple[RunResult, ...]]]:
+        """(label, runs) of the lines whose losses are shown in `unit`."""
+        for line, runs in self.by_line():
+            if runs[0].unit == unit:
+                yield line.label, runs
+
+    def comparable_in(self, unit: str) -> Iterator[tuple[str, tuple[RunResult, ...]]]:
+        """As `by_label_in`, the lines only that have results: some run measured, and trained.
+
+        Where nothing trained at all, as in a smoke test, everything measured is compared.
+        """
+        lines = [
+            (label, [run for run in runs if run.outcome], runs)
+            for label, runs in self.by_label_in(unit)
+        ]
+        some_did = any(run.did_train for _, scored, _ in lines for run in scored)
+        for label, scored, runs in lines:
+            if any(run.did_train or not some_did for run in scored):
+                yield label, runs
+
+    def left_out(self, unit: str) -> Iterator[str]:
+        """The lines that `comparable_in` leaves out, each with the reason."""
+        shown = dict(self.comparable_in(unit))
+        for line, runs in self.by_line():
+            if line.label not in shown:
+                yield f"{line.label} ({_reason(runs, unit)})"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(line.label for line in self.experiment.lines)
+
+
+def read_results(directory: ExperimentDirectory) -> Results:
+    """Reads everything that the runs in `directory` have left so far.
+
+    A run with a file that cannot be read is `damaged` and has no numbers; the others do.
+
+    Raises:
+        UserError: if the experiment's own file is not what it should be.
+    """
+    experiment = directory.read_spec()
+    runs = tuple(
+        _read_run(line, config, directory.run(identity))
+        for line in experiment.lines
+        for identity, config in zip(line.run_ids, line.configs, strict=True)
+    )
+    return Results(experiment, runs, tuple(directory.commands()))
+
+
+def _reason(runs: tuple[RunResult, ...], unit: str) -> str:
+    """Why a line has nothing to be compared in `unit`."""
+    if runs[0].unit != unit:
+        return f"in {runs[0].unit}"
+    if any(run.outcome for run in runs):
+        return "did not train"
+    return "/".join(dict.fromkeys(run.state for run in runs))
+
+
+def _read_run(line: Line, config: RunConfig, run: RunDirectory) -> RunResult:
+    damage = run.damage()
+    try:
+        summary = {} if damage else run.read_summary()
+        outcome = find_outcome(summary, config.evaluate, run.path / "summary.json")
+    except UserError as error:
+        damage, summary, outcome = str(error), {}, None
+    if damage:
+        return RunResult(line, config, run, str(RunState.DAMAGED), damage, {}, {}, None)
+    state = run.current_state
+    return RunResult(
+        line=line,
+        config=config,
+        directory=run,
+        state=_shown_state(state, outcome),
+        error=_error_line(run) if state.is_bad else "",
+        facts=run.read_facts(),
+        training=summary.get("training", {}),
+        outcome=outcome,
+    )
+
+
+def _shown_state(state: RunState, outcome: Outcome | None) -> str:
+    if state is RunState.QUEUED:
+        return NOT_RUN
+    if state is RunState.FINISHED and outcome is None:
+        return NOT_EVALUATED
+    return str(state)
+
+
+def _error_line(run: RunDirectory) -> str:
+    """The recorded error, else the last line that the run wrote."""
+    error = run.read_status().get("error")
+    if not isinstance(error, dict):
+        text = _last_line(run.error_file) or _last_line(run.log_file)
+    else:
+        place = str(error.get("where", "")).rpartition("/")[2]
+        where = f" ({place})" if place else ""
+        text = f"{error.get('type', 'error')}: {error.get('message', '')}{where}"
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 3] + "..."
+
+
+def _last_line(path: Path) -> str:
+    if not path.exists():
+        return ""
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "")

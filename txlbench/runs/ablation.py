@@ -1,0 +1,280 @@
+"""What people should know of a run that ended, beside its state.
+
+Runs that begin anew because the experiment file changed: what differs from what is on disk.
+
+The main job: an experiment file becomes trained runs, tables, figures and MLflow entries.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from txlbench.config.identity import decisive_settings, differences
+from txlbench.config.model import clusters_of
+from txlbench.data.corpus import Corpus
+from txlbench.data.prepare import prepare
+from txlbench.errors import ExitStatus, UserError
+from txlbench.machine import Devices, choose_devices
+from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.run_directory import RunDirectory, claimed, set_aside
+from txlbench.records.schema import RunState
+from txlbench.reporting.report import report
+from txlbench.runs.dry_run import check_space
+from txlbench.runs.job import Job
+from txlbench.runs.mirror_process import Mirror
+from txlbench.runs.plan import Need, PlannedRun, Request, open_experiment
+from txlbench.runs.pool import ProcessPool
+from txlbench.runs.work_queue import Share
+from txlbench.tracking.backlog import nothing_to_deliver
+from txlbench.tracking.store import ui_command
+
+
+def renewed(plan: Sequence[PlannedRun], directory: ExperimentDirectory) -> list[str]:
+    """A line for each planned run that has not begun while one of its label and seed has.
+
+    Only runs that the plan no longer has are compared; of several the one nearest to it.
+    """
+    planned = {run.id for run in plan}
+    left = [run for run in directory.runs() if run.id not in planned]
+    fresh = [run for run in plan if run.directory.state is RunState.QUEUED]
+    lines = (_line(run, left) for run in fresh)
+    return [line for line in lines if line is not None]
+
+
+def _line(run: PlannedRun, left: Sequence[RunDirectory]) -> str | None:
+    new = decisive_settings(run.config)
+    found = []
+    for other in left:
+        try:
+            if other.read_label() not in run.labels:
+                continue
+            old = decisive_settings(other.read_config())
+        except (UserError, OSError):
+            continue
+        if old["seed"] == new["seed"]:
+            found.append((differences(old, new), other.id))
+    if not found:
+        return None
+    changed, kept = min(found, key=lambda each: len(each[0]))
+    return f"{run.title} begins anew, as {', '.join(changed)}; {kept} is kept"
+
+
+def notes_on(run: PlannedRun, state: RunState) -> list[str]:
+    """The run's own notes, and a guess where it stopped without a word."""
+    status = run.directory.read_status()
+    notes = list(status.get("notes", []))
+    if state is RunState.INTERRUPTED and "error" not in status:
+        folder = run.directory.path.parent.parent
+        notes.append(f"stopped by a signal, or the disk of {folder} is full; type it again")
+    return notes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an ablation came to.
+
+    Attributes:
+        status: DONE if every run asked for is finished.
+        table: the result table for a terminal.
+        places: what to look at, by name.
+    """
+
+    status: ExitStatus
+    table: str
+    places: tuple[tuple[str, str], ...]
+
+
+class Watcher(Protocol):
+    """Is told what happens; the command line shows it."""
+
+    def warn(self, message: str) -> None: ...
+    def corpus(self, corpus: Corpus) -> None: ...
+    def start(self, waiting: Sequence[PlannedRun], finished: int, jobs: int) -> None: ...
+    def say(self, message: str) -> None: ...
+    def tick(self) -> None: ...
+    def ended(self, run: PlannedRun, state: RunState) -> None: ...
+    def stop(self) -> None: ...
+
+
+def ablate(request: Request, watcher: Watcher) -> Outcome:
+    """Trains and measures what is missing, then writes tables and figures.
+
+    Other calls may do the same at the same time on the same output: they share the runs.
+
+    Raises:
+        UserError: for a fault that all runs share; then none has started.
+    """
+    experiment, directory, plan = open_experiment(request)
+    for warning in experiment.warnings:
+        watcher.warn(warning)
+    corpora = _prepare_corpora(plan, watcher)
+    whole = [run for run in plan if not _is_damaged(run, watcher)]
+    for run in whole:
+        _set_stale_aside(run, corpora[run.id], watcher)
+    todo = _choose(whole, request, watcher)
+    devices = choose_devices(request.device, request.jobs, len(todo), request.threads)
+    sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
+    check_space(directory.path, todo, sizes, devices.jobs)
+    _make_directory(directory)
+    for line in renewed(whole, directory):
+        watcher.warn(line)
+    directory.write_spec(experiment)
+    if todo:
+        directory.add_commands([request.command])
+    with Mirror(directory) as mirror:
+        if todo:
+            mirror.follow()
+        _run(plan, todo, devices, request.keep_going, watcher)
+        written = report(directory, request.command)
+        if not nothing_to_deliver(directory.path):
+            mirror.follow()
+        if complaint := mirror.finish():
+            watcher.warn(complaint)
+    bad = any(run.directory.current_state is not RunState.FINISHED for run in whole)
+    status = ExitStatus.RUN_FAILED if bad or len(whole) < len(plan) else ExitStatus.DONE
+    return Outcome(status, written.text, _places(directory))
+
+
+def _places(directory: ExperimentDirectory) -> tuple[tuple[str, str], ...]:
+    return (
+        ("table", str(directory.table("md"))),
+        ("figures", str(directory.figures / "*.png")),
+        ("runs", str(directory.runs_directory)),
+        ("MLflow", ui_command(directory.path)),
+    )
+
+
+def _make_directory(directory: ExperimentDirectory) -> None:
+    try:
+        directory.runs_directory.mkdir(parents=True, exist_ok=True)
+        writable = os.access(directory.runs_directory, os.W_OK)
+    except OSError as error:
+        raise UserError(f"{directory.path}: {error.strerror}", "choose another --out") from error
+    if not writable:
+        raise UserError(f"{directory.path}: not writable", "choose another --out")
+
+
+def _prepare_corpora(plan: list[PlannedRun], watcher: Watcher) -> dict[str, Corpus]:
+    """Prepares each corpus once, and holds every run against it; gives the corpus by run id."""
+    prepared: dict[str, Corpus] = {}
+    corpora: dict[str, Corpus] = {}
+    for run in plan:
+        name = run.config.corpus.model_dump_json()
+        if name not in prepared:
+            prepared[name] = prepare(run.config.corpus)
+            watcher.corpus(prepared[name])
+        _check_fit(run, prepared[name])
+        corpora[run.id] = prepared[name]
+    return corpora
+
+
+def _check_fit(run: PlannedRun, corpus: Corpus) -> None:
+    """Refuses what only the corpus can tell to be impossible."""
+    clusters_of(run.config.model, len(corpus.vocabulary))
+    predictions, streams = corpus.tokens["train"] - 1, run.config.train.batch_size
+    if predictions < streams:
+        raise UserError(
+            f"row '{run.labels[0]}': train.batch_size: {streams} streams cannot be cut from "
+            f"{max(0, predictions)} predictions of {corpus.name}'s train split",
+            "lower it or give a longer text",
+        )
+
+
+def _is_damaged(run: PlannedRun, watcher: Watcher) -> bool:
+    """Whether a file of the run cannot be read; says so, and that the run is left alone."""
+    damage = run.directory.damage()
+    if damage:
+        watcher.warn(f"{run.title} is left alone: {damage}")
+    return bool(damage)
+
+
+def _set_stale_aside(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
+    """Renames a run that was trained on other bytes than the corpus has now."""
+    if not _is_stale(run, corpus):
+        return
+    with claimed(run.directory) as mine:
+        if not mine:
+            watcher.warn(f"{run.title} is being trained on an earlier {corpus.name} elsewhere")
+        elif _is_stale(run, corpus):  # as no other call has set it aside meanwhile
+            aside = set_aside(run.directory.path)
+            said = f"{corpus.name} has changed since {run.title} was trained"
+            watcher.warn(f"{said}; kept as {aside.name}")
+
+
+def _is_stale(run: PlannedRun, corpus: Corpus) -> bool:
+    seen = run.directory.read_facts().get("corpus", {}).get("checksum")
+    return seen not in (None, corpus.checksum)
+
+
+def _choose(plan: list[PlannedRun], request: Request, watcher: Watcher) -> list[PlannedRun]:
+    """The runs that lack something; says why others are left out."""
+    wanted = {Need.TRAINING, Need.EVALUATION} | ({Need.RETRY} if request.retry else set())
+    todo = []
+    for run in plan:
+        if (need := run.need()) in wanted:
+            todo.append(run)
+        elif need is Need.RETRY:
+            state = run.directory.state
+            watcher.warn(f"{run.title} {state} before and is not tried again without --retry")
+    return todo
+
+
+def _run(
+    plan: list[PlannedRun],
+    todo: list[PlannedRun],
+    devices: Devices,
+    keep_going: bool,
+    watcher: Watcher,
+) -> None:
+    """Does the runs of `todo` that no other call does, and waits for the others."""
+    finished = sum(run.need() is Need.NOTHING for run in plan)
+    by_path = {run.directory.path: run for run in todo}
+    common = _CommonFault(keep_going, watcher)
+    share = Share(todo, watcher.say)
+
+    def ended(job: Job, state: RunState) -> bool:
+        run = by_path[job.directory]
+        if state is RunState.RUNNING:  # another call has it
+            return True
+        share.end(run)
+        watcher.ended(run, state)
+        for note in notes_on(run, state):
+            watcher.warn(f"{run.title}: {note}")
+        return common.allows_more(run, state)
+
+    watcher.start(todo, finished, devices.jobs)
+    pool = ProcessPool(devices, os.environ)
+    try:
+        while share.wait(watcher.tick):
+            pool.run(share.jobs(), ended, watcher.tick)
+            if common.was_met:
+                break
+    finally:
+        watcher.stop()
+
+
+class _CommonFault:
+    """Stops a grid whose first two ended runs failed alike: the fault is common to all."""
+
+    def __init__(self, keep_going: bool, watcher: Watcher) -> None:
+        self._keep_going = keep_going
+        self._watcher = watcher
+        self._faults: list[tuple[str, str] | None] = []
+        self.was_met = False
+
+    def allows_more(self, run: PlannedRun, state: RunState) -> bool:
+        """Whether further runs may start after this one ended."""
+        failed = state is RunState.FAILED
+        error = run.directory.read_status().get("error", {}) if failed else {}
+        self._faults.append((error.get("type", ""), error.get("where", "")) if failed else None)
+        first = self._faults[:2]
+        if self._keep_going or len(first) < 2 or None in first or first[0] != first[1]:
+            return True
+        if not self.was_met:
+            self.was_met = True
+            self._watcher.warn(
+                f"the first two runs failed alike ({error.get('type')}: {error.get('message')}); "
+                "nothing further is started (--keep-going overrides)"
+            )
+        return False

@@ -1,0 +1,139 @@
+"""Measuring a trained run: what is missing is computed, stored, and summed up."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from txlbench.config.base import Split
+from txlbench.config.measurements import (
+    Measurement,
+    at_attention_length,
+    attention_lengths,
+    by_position,
+    training_regime,
+)
+from txlbench.config.schema import EvaluateConfig, RunConfig
+from txlbench.data.corpus import Corpus
+from txlbench.evaluation.scoring import best_length, score, shortest_length
+from txlbench.models.factory import build_model
+from txlbench.models.interface import LanguageModel
+from txlbench.records.run_directory import RunDirectory
+from txlbench.runs.checkpointer import best_checkpoint
+from txlbench.runs.plan import missing, with_evaluation
+
+Record = dict[str, Any]
+
+
+def load_best(
+    run: RunDirectory, config: RunConfig, corpus: Corpus, device: torch.device
+) -> tuple[LanguageModel, int]:
+    """The model of the run's best checkpoint in evaluation mode, and the checkpoint's step.
+
+    Raises:
+        UserError: if that checkpoint is damaged and cannot be made again.
+    """
+    model = build_model(config.model, len(corpus.vocabulary)).to(device)
+    checkpoint = best_checkpoint(run)
+    model.load_state_dict(checkpoint["model"])
+    return model.eval(), int(checkpoint["progress"]["step"])
+
+
+def measure(
+    run: RunDirectory,
+    config: RunConfig,
+    corpus: Corpus,
+    device: torch.device,
+    evaluations: Sequence[EvaluateConfig],
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Fills in the run's missing records and writes the results into its summary.
+
+    Args:
+        should_stop: asked before each measurement.
+
+    Returns:
+        Whether all is measured; False if it was asked to stop before.
+    """
+    todo = missing(run, config, evaluations)
+    if todo:
+        model, step = load_best(run, config, corpus, device)
+        for measurement in todo:
+            if should_stop():
+                return False
+            _record(run, model, config, corpus, device, measurement, step)
+    results = [_result(run, with_evaluation(config, evaluate)) for evaluate in evaluations]
+    run.write_summary({**run.read_summary(), "results": results})
+    return True
+
+
+def _record(
+    run: RunDirectory,
+    model: LanguageModel,
+    config: RunConfig,
+    corpus: Corpus,
+    device: torch.device,
+    measurement: Measurement,
+    step: int,
+) -> None:
+    begin = time.monotonic()
+    scored = score(model, corpus.ids(measurement.split), measurement, config.model.n_layer, device)
+    run.write_evaluation(
+        measurement,
+        {
+            "loss": scored.loss,
+            "tokens": scored.tokens,
+            "dropped": scored.dropped,
+            "cold_starts": scored.cold_starts,
+            "by_position": scored.by_position,
+            "checkpoint": "best",
+            "step": step,
+            "dtype": "fp32",
+            "device": str(device),
+            "seconds": time.monotonic() - begin,
+        },
+    )
+
+
+def _result(run: RunDirectory, config: RunConfig) -> Record:
+    """PPL init, PPL best and attention length: chosen on valid, reported on the split.
+
+    A model without attention has no length to choose: its best is its init.
+    """
+    split = config.evaluate.split
+    init = _read(run, training_regime(config, split))
+    sweeps = {each: _sweep(run, config, each) for each in dict.fromkeys(("valid", split))}
+    losses = {length: record["loss"] for length, record in sweeps["valid"].items()}
+    best = best_length(losses) if losses else None
+    return {
+        "evaluate": config.evaluate.model_dump(mode="json"),
+        "init": init,
+        "best": sweeps[split][best] if best else init,
+        "best_length": best,
+        "attention_length": shortest_length(losses, config.evaluate.tolerance) if best else None,
+        "sweep": [
+            {
+                "attention_length": length,
+                "split": each,
+                "loss": record["loss"],
+                "tokens": record["tokens"],
+            }
+            for each, records in sweeps.items()
+            for length, record in records.items()
+        ],
+        "by_position": _read(run, by_position(config, split)),
+    }
+
+
+def _sweep(run: RunDirectory, config: RunConfig, split: Split) -> dict[int, Record]:
+    return {
+        length: _read(run, at_attention_length(config, split, length))
+        for length in attention_lengths(config)
+    }
+
+
+def _read(run: RunDirectory, measurement: Measurement) -> Record:
+    record = run.read_evaluation(measurement)
+    assert record is not None, measurement.key
+    return record

@@ -1,0 +1,226 @@
+"""An experiment held against the disk: which runs there are and what each still needs.
+
+What the user asked for, as the command line hands it on.
+
+Which measurements a run lacks: the plan asks before, the measuring itself when it begins.
+"""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from txlbench.config.catalogue import CORPORA
+from txlbench.config.counting import checkpoint_bytes, parameters, train_flops, train_targets
+from txlbench.config.grid import Experiment, load_experiment
+from txlbench.config.measurements import Measurement, all_measurements
+from txlbench.config.schema import EvaluateConfig, RunConfig
+from txlbench.errors import UserError
+from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
+from txlbench.records.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked `ablate` for.
+
+    Attributes:
+        spec: the experiment file.
+        out: the experiment's directory; default results/<name>.
+        overrides: `key=value` settings over the base configuration.
+        only: patterns of labels or run ids; none for all.
+        jobs: runs at once; None for as many as fit the device.
+        threads: CPU threads of each run; None for its share of the cores.
+        keep_going: go on although the first two runs failed alike.
+        retry: run failed and diverged runs again.
+        command: what was typed, for tables and figures.
+    """
+
+    spec: Path
+    out: Path | None = None
+    overrides: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    jobs: int | None = None
+    device: str = "auto"
+    threads: int | None = None
+    keep_going: bool = False
+    retry: bool = False
+    command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))
+
+
+def with_evaluation(config: RunConfig, evaluate: EvaluateConfig) -> RunConfig:
+    """The configuration of the same run, measured as `evaluate` says."""
+    return config.model_copy(update={"evaluate": evaluate})
+
+
+def missing(
+    run: RunDirectory, config: RunConfig, evaluations: Sequence[EvaluateConfig]
+) -> list[Measurement]:
+    """The measurements asked for that the run has no record of, each once."""
+    wanted = {
+        measurement.key: measurement
+        for evaluate in evaluations
+        for measurement in all_measurements(with_evaluation(config, evaluate))
+    }
+    return [each for each in wanted.values() if run.read_evaluation(each) is None]
+
+
+SCHEMA = "txlbench.plan/1"
+
+
+class Need(StrEnum):
+    """What a run lacks."""
+
+    NOTHING = "nothing"
+    EVALUATION = "evaluation"
+    TRAINING = "training"
+    RETRY = "retry"  # failed or diverged before; done again only when asked
+    REPAIR = "repair"  # a file of it cannot be read
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run, the labels that share it, and what it needs.
+
+    Attributes:
+        paper: the paper's numbers of its first label.
+        evaluations: every way in which a label measures it, each once.
+    """
+
+    id: str
+    labels: tuple[str, ...]
+    config: RunConfig
+    paper: Mapping[str, float | str]
+    evaluations: tuple[EvaluateConfig, ...]
+    directory: RunDirectory
+
+    @property
+    def title(self) -> str:
+        """How people see it: its label, with the seed."""
+        return f"{self.labels[0]} (seed {self.config.seed})"
+
+    def need(self) -> Need:
+        """What is missing on disk, as it is now."""
+        try:
+            return self._need()
+        except UserError:
+            return Need.REPAIR
+
+    def _need(self) -> Need:
+        if self.directory.state.is_bad and not self._was_killed():
+            return Need.RETRY
+        summary = self.directory.read_summary()
+        if "training" not in summary:
+            return Need.TRAINING
+        known = [result["evaluate"] for result in summary.get("results", [])]
+        complete = all(each.model_dump(mode="json") in known for each in self.evaluations)
+        if complete and not missing(self.directory, self.config, self.evaluations):
+            return Need.NOTHING
+        return Need.EVALUATION
+
+    def _was_killed(self) -> bool:
+        """Whether a signal ended the run from outside, after which it just goes on."""
+        error = self.directory.read_status().get("error", {})
+        return error.get("where") == "process" and str(error.get("type", "")).startswith("SIG")
+
+
+def open_experiment(request: Request) -> tuple[Experiment, ExperimentDirectory, list[PlannedRun]]:
+    """The experiment, its directory and its plan; touches no file."""
+    experiment = load_experiment(request.spec, request.overrides)
+    directory = ExperimentDirectory(request.out or RESULTS / experiment.name)
+    chosen = experiment.only(request.only) if request.only else experiment
+    return experiment, directory, make_plan(chosen, directory)
+
+
+def make_plan(experiment: Experiment, directory: ExperimentDirectory) -> list[PlannedRun]:
+    """The distinct runs of an experiment in the order of its lines, seeds innermost."""
+    labels: dict[str, list[str]] = {}
+    evaluations: dict[str, list[EvaluateConfig]] = {}
+    first: dict[str, tuple[RunConfig, Mapping[str, float | str]]] = {}
+    for line in experiment.lines:
+        for identity, config in zip(line.run_ids, line.configs, strict=True):
+            first.setdefault(identity, (config, line.paper))
+            labels.setdefault(identity, []).append(line.label)
+            asked = evaluations.setdefault(identity, [])
+            if config.evaluate not in asked:
+                asked.append(config.evaluate)
+    return [
+        PlannedRun(
+            identity,
+            tuple(labels[identity]),
+            config,
+            paper,
+            tuple(evaluations[identity]),
+            directory.run(identity),
+        )
+        for identity, (config, paper) in first.items()
+    ]
+
+
+def describe_plan(
+    runs: list[PlannedRun], stale: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The plan as `--dry-run --format json` prints it; what is unknown is null, with a reason.
+
+    Args:
+        stale: why a run that is there does not count, by id.
+    """
+    speeds = [speed for run in runs if (speed := _flops_a_second(run)) is not None]
+    speed = min(speeds) if speeds else None
+    return {"schema": SCHEMA, "runs": [_describe(run, speed, stale.get(run.id)) for run in runs]}
+
+
+def _describe(run: PlannedRun, speed: float | None, stale: str | None) -> dict[str, Any]:
+    size = vocabulary_size(run)
+    known = parameters(run.config.model, size) if size else None
+    flops = train_flops(run.config, size) if size else None
+    seconds = flops / speed if flops and speed else None
+    no_size = "the vocabulary is known once the corpus is prepared"
+    no_speed = "no run of this experiment is trained yet" if size else no_size
+    unknown = (
+        {} if size else dict.fromkeys(("parameters", "train_flops", "estimated_bytes"), no_size)
+    )
+    if not seconds:
+        unknown["estimated_seconds"] = no_speed
+    return {
+        "id": run.id,
+        "label": run.labels[0],
+        "labels": list(run.labels),
+        "seed": run.config.seed,
+        "state": run.directory.current_state,
+        "need": Need.TRAINING if stale else run.need(),
+        **({"stale": stale} if stale else {}),
+        "parameters": known,
+        "train_tokens": train_targets(run.config),
+        "train_flops": flops,
+        "estimated_seconds": seconds,
+        "estimated_bytes": checkpoint_bytes(run.config, size) if size else None,
+        "unknown": unknown,
+    }
+
+
+def vocabulary_size(run: PlannedRun) -> int | None:
+    """From the catalogue, the level, or what an earlier attempt noted; None if unknown."""
+    corpus = run.config.corpus
+    if corpus.path is None and CORPORA[corpus.name].vocabulary_size is not None:
+        return CORPORA[corpus.name].vocabulary_size
+    if corpus.resolved_level == "byte":
+        return 256
+    try:
+        noted = run.directory.read_facts().get("corpus", {}).get("vocabulary_size")
+    except UserError:  # said elsewhere
+        return None
+    return noted if isinstance(noted, int) else None
+
+
+def _flops_a_second(run: PlannedRun) -> float | None:
+    """Of a trained run, as a guide for the others."""
+    size = vocabulary_size(run)
+    if size is None or run.need() not in (Need.NOTHING, Need.EVALUATION):
+        return None
+    seconds = run.directory.read_summary()["training"].get("seconds")
+    return train_flops(run.config, size) / max(seconds, 1e-9) if seconds else None

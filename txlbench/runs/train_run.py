@@ -1,0 +1,251 @@
+"""One run from its directory to its summary: the place where all parts come together.
+
+What a run should tell of its machine and code.
+
+The training of one run: its state and batches, and what happens around its steps.
+"""
+
+import platform
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from txlbench.config.identity import decisive_settings
+from txlbench.config.measurements import training_regime
+from txlbench.config.schema import RunConfig
+from txlbench.data.corpus import Corpus
+from txlbench.data.prepare import prepare
+from txlbench.data.streams import Streams
+from txlbench.evaluation.scoring import score
+from txlbench.machine import current_commit
+from txlbench.models.factory import build_model
+from txlbench.models.interface import LanguageModel
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.schema import RunState
+from txlbench.runs.checkpointer import Keeper
+from txlbench.runs.job import Job
+from txlbench.runs.measure import measure
+from txlbench.seeding import seed_everything
+from txlbench.training.checkpoint import SaveSchedule
+from txlbench.training.loop import Hooks, Settings, train
+from txlbench.training.optimisation import WeightAverage, build_optimiser
+from txlbench.training.runtime import resolve_precision, staged
+from txlbench.training.state import TrainingState, compiled_forward, empty_memories, training_view
+
+
+def gather_facts(
+    corpus: Corpus, model: LanguageModel, device: torch.device, precision: str, dropped: int
+) -> dict[str, Any]:
+    """Commit, versions, device, threads, corpus and size, as `facts.json` keeps them.
+
+    Args:
+        dropped: predictions of train that are in no stream.
+    """
+    cuda = device.type == "cuda"
+    return {
+        "commit": current_commit(),
+        "txlbench": _version("txlbench"),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in ("torch", "numpy")},
+        },
+        "device": str(device),
+        "device_name": torch.cuda.get_device_name(device) if cuda else platform.machine(),
+        "threads": torch.get_num_threads(),
+        "precision": precision,
+        "corpus": corpus.facts(),
+        "train_dropped": dropped,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+VALIDATION_STREAMS = 10
+"""Of validation while training, as the official code. It decides which checkpoint is best, so it
+must not follow `evaluate`, which is no part of a run's identity."""
+
+
+@dataclass
+class TrainingRun:
+    """A run that is to be trained, from its last checkpoint if there is one.
+
+    Attributes:
+        should_stop: asked between steps.
+        save_asked: set when a checkpoint is wanted now.
+    """
+
+    directory: RunDirectory
+    config: RunConfig
+    corpus: Corpus
+    device: torch.device
+    should_stop: Callable[[], bool]
+    save_asked: threading.Event
+    state: TrainingState = field(init=False)
+    settings: Settings = field(init=False)
+
+    def __post_init__(self) -> None:
+        config, train_config = self.config, self.config.train
+        model = build_model(config.model, len(self.corpus.vocabulary)).to(self.device)
+        self.settings = Settings(
+            train_config,
+            training_view(config),
+            self.device,
+            resolve_precision(train_config.precision, self.device),
+            config.model.n_layer,
+        )
+        memories = empty_memories(model, train_config, self.settings.view)
+        optimiser = build_optimiser(model.parameters(), train_config)
+        average = None if train_config.average_from is None else WeightAverage(model)
+        self.state = TrainingState(model, optimiser, memories, average=average)
+        if train_config.compile:
+            self.state.forward = compiled_forward(model)
+        self.valid = training_regime(config, "valid").model_copy(
+            update={"tokens": train_config.eval_tokens, "batch_size": VALIDATION_STREAMS}
+        )
+        machine = {
+            "precision": self.settings.precision,
+            "device": self.device.type,
+            "threads": torch.get_num_threads(),
+        }
+        self.keeper = Keeper(self.directory, decisive_settings(config), machine)
+        self.began = time.monotonic()
+        self.tokens_before = 0
+        self.seconds_before = 0.0
+
+    def run(self) -> bool:
+        """Trains to the end and sums up; False if asked to stop.
+
+        Raises:
+            OSError: if the disk still refuses something at the end.
+        """
+        train_config = self.config.train
+        streams = Streams(
+            self.corpus.ids("train"),
+            train_config.batch_size,
+            train_config.tgt_len,
+            train_config.stride,
+        )
+        self.keeper.resume(self.state)
+        self._describe(streams.dropped)
+        self._start_clock()
+        self.schedule = SaveSchedule(train_config, self.state.progress.step, self.save_asked)
+        hooks = Hooks(self._log, self._validate, self._save, self.should_stop, self._should_save)
+        with staged(streams, self.device) as batches:
+            done = train(self.state, batches, self.settings, hooks)
+        self.keeper.finish(self.state)
+        if done:
+            self._summarise()
+        return done
+
+    def _describe(self, dropped: int) -> None:
+        self.directory.write_facts(
+            gather_facts(
+                self.corpus, self.state.model, self.device, self.settings.precision, dropped
+            )
+        )
+        self.directory.write_tokens(self.corpus.vocabulary.symbols)
+
+    def _start_clock(self) -> None:
+        """Time goes on from the line that the checkpoint's step logged."""
+        progress = self.state.progress
+        earlier = [
+            line["seconds"]
+            for line in self.directory.read_timings()
+            if line["step"] <= progress.step
+        ]
+        self.seconds_before = earlier[-1] if earlier and progress.step else 0.0
+        self.began, self.tokens_before = time.monotonic(), progress.tokens
+
+    def _log(self, line: dict[str, float | int]) -> None:
+        self.keeper.log(line, self._timing() if "train_loss" in line else None)
+
+    def _timing(self) -> dict[str, Any]:
+        seconds = time.monotonic() - self.began
+        progress = self.state.progress
+        return {
+            "step": progress.step,
+            "time": time.time(),
+            "seconds": self.seconds_before + seconds,
+            "tokens_per_second": (progress.tokens - self.tokens_before) / seconds,
+            "memory_bytes": _peak_memory(self.device),
+        }
+
+    def _validate(self) -> float:
+        ids, depth = self.corpus.ids("valid"), self.config.model.n_layer
+        return score(self.state.model, ids, self.valid, depth, self.device).loss
+
+    def _should_save(self) -> bool:
+        return self.schedule.is_due(self.state.progress.step)
+
+    def _save(self, best: bool) -> None:
+        self.keeper.save(self.state, best)
+        self.schedule.saved(self.state.progress.step)
+
+    def _summarise(self) -> None:
+        progress = self.state.progress
+        timings = list(self.directory.read_timings())
+        self.directory.write_summary(
+            {
+                "schema": "txlbench.summary/1",
+                "training": {
+                    "steps": progress.step,
+                    "tokens": progress.tokens,
+                    "targets_trained": progress.targets,
+                    "best_step": progress.best_step,
+                    "best_valid_loss": progress.best_loss,
+                    "final_valid_loss": progress.last_loss,
+                    "seconds": timings[-1]["seconds"],
+                    "tokens_per_second": timings[-1]["tokens_per_second"],
+                },
+            }
+        )
+
+
+def _peak_memory(device: torch.device) -> int:
+    """Bytes of the device, or of the process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def execute(
+    job: Job, should_stop: Callable[[], bool], save_asked: threading.Event | None = None
+) -> RunState:
+    """Trains and measures what is missing; returns the state it leaves the run in.
+
+    Args:
+        should_stop: asked between steps and between measurements; True leaves a checkpoint and
+            the state interrupted.
+        save_asked: set from outside when a checkpoint is wanted now; training goes on after it.
+    """
+    run = RunDirectory(job.directory)
+    config = run.read_config()
+    device = torch.device(job.device)
+    corpus = prepare(config.corpus)
+    run.start()
+    if "training" not in run.read_summary():
+        seed_everything(config.seed)
+        asked = save_asked or threading.Event()
+        if not TrainingRun(run, config, corpus, device, should_stop, asked).run():
+            run.set_state(RunState.INTERRUPTED)
+            return RunState.INTERRUPTED
+        run.set_state(RunState.TRAINED)
+    complete = measure(run, config, corpus, device, job.evaluations, should_stop)
+    state = RunState.FINISHED if complete else RunState.INTERRUPTED
+    run.set_state(state)
+    return state

@@ -1,0 +1,57 @@
+"""The process that a run gets: reads a job, runs it, and leaves the outcome in the run's files.
+
+Started as `python -m txlbench.runs.worker`, with the job as the first line of its standard
+input. That pipe is also its lifeline: when the parent goes, however it goes, the pipe closes and
+the run stops at the next step with a checkpoint. SIGTERM does the same; SIGUSR1 asks for a
+checkpoint, after which training goes on.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+
+from txlbench.errors import ExitStatus
+from txlbench.records.run_directory import RunDirectory, claimed
+from txlbench.records.schema import RunState
+from txlbench.runs.failure import record_failure
+from txlbench.runs.job import SAVING, Job
+
+TAKEN = 75
+"""Exit status of a process that found another one at work on its run, or its work done."""
+
+
+def main() -> int:
+    """Runs the job on standard input; the exit status says how it ended."""
+    stop, save = threading.Event(), threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(SAVING, lambda *_: save.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SAVING})
+    job = Job.from_json(sys.stdin.readline())
+    threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
+    run = RunDirectory(job.directory)
+    with claimed(run) as mine:
+        if not mine or job.attempts not in (None, run.attempts):
+            return TAKEN
+        try:
+            from txlbench.runs.train_run import execute
+
+            state = execute(job, stop.is_set, save)
+        except BaseException as error:
+            state = record_failure(run, error)
+    if state.is_bad:
+        return ExitStatus.RUN_FAILED
+    return ExitStatus.DONE if state is RunState.FINISHED else ExitStatus.INTERRUPTED
+
+
+def _watch_parent(stop: threading.Event) -> None:
+    """Waits for the end of standard input, which is the end of the parent."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    stop.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
