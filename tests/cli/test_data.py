@@ -28,7 +28,7 @@ def call(*arguments):
 @pytest.mark.parametrize(("level", "tokens"), [("byte", None), ("char", None), ("word", 25)])
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
 def test_export_writes_the_ids_of_a_text(folder, level, tokens, split):
-    from txlbench.config.schema import CorpusConfig
+    from txlbench.config.run_config import CorpusConfig
     from txlbench.data.prepare import prepare
 
     result = call("export", "mine.txt", "--level", level, "--split", split, "--out", "ids.npy")

@@ -10,7 +10,7 @@ from txlbench.cli.main import cli
 from txlbench.commands import check as checking
 from txlbench.commands.check import INVARIANTS, TGT_LEN, check, check_experiments, small, spec_files
 from txlbench.config.catalogue import ENCODINGS, RELATIVE_ENCODINGS, register_encoding
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.models.transformer import Transformer
 from txlbench.training import checkpoint

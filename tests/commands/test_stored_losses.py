@@ -13,7 +13,7 @@ from tests.runs.trial import execute_all, finished, plan_of, write_spec
 from txlbench.commands.load_model import export_model, import_model, load_model
 from txlbench.commands.recl_request import ReclRequest
 from txlbench.commands.stored_losses import context_losses_of
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.evaluation import context_losses

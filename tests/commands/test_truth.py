@@ -10,7 +10,7 @@ from tests.runs.trial import execute_all, plan_of, write_spec
 from txlbench.commands.recl_request import ReclRequest
 from txlbench.commands.stored_losses import context_losses_of
 from txlbench.commands.truth import CONTEXTS, hold_against_truth, known_losses
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.planted import PROCESS
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError

@@ -4,7 +4,7 @@ from typing import Any
 
 from txlbench.config.grid import Experiment, expand
 from txlbench.config.loading import parse_yaml
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 
 BASE = "name: trial\ncorpus: enwiki-sample\n"
 

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
 
 

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.lm1b import FOLDER, BillionWords
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.planted import PROCESS, SEEDS, PlantedProcess
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data import prepare as prepare_module
 from txlbench.data.prepare import find_prepared, prepare
 from txlbench.errors import UserError

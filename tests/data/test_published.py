@@ -11,7 +11,7 @@ import hashlib
 import pytest
 
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data import download
 from txlbench.data.prepare import find_prepared, prepare
 from txlbench.data.published import PennTreebank, Published

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data import wikipedia
 from txlbench.data.prepare import prepare
 from txlbench.data.wikipedia import Enwik8, OfficialEnwik8, Text8
@@ -156,7 +156,7 @@ def test_the_sample_is_what_the_catalogue_says_and_needs_no_network(monkeypatch)
 
 def test_neither_gensim_nor_torch_is_imported():
     code = (
-        "import sys; from txlbench.config.schema import CorpusConfig; "
+        "import sys; from txlbench.config.run_config import CorpusConfig; "
         "from txlbench.data.prepare import prepare; "
         "prepare(CorpusConfig(name='enwiki-sample')); "
         "print(sorted({'gensim', 'torch'} & set(sys.modules)))"

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data import wikipedia_words
 from txlbench.data.prepare import prepare
 from txlbench.data.wikipedia_words import (

@@ -12,7 +12,7 @@ import torch
 from tests.evaluation.by_hand import stream, windows
 from tests.models.subjects import VOCABULARY, transformer
 from txlbench.config.measurements import Measurement, at_attention_length
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.evaluation.scoring import LossSum, best_length, score, shortest_length
 from txlbench.models.interface import View

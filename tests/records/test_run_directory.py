@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from txlbench.config.measurements import training_regime
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.records.run_directory import SILENCE_SECONDS, RunDirectory, claimed, is_claimed
 from txlbench.records.schema import RunState

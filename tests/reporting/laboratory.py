@@ -17,7 +17,7 @@ from txlbench.config.measurements import (
     by_position,
     training_regime,
 )
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.runs.trial import plan_of, prepared_job, write_spec
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.records.schema import RunState
 from txlbench.runs.failure import asked_for, explanation, is_out_of_memory, readable, remedy
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from txlbench.config.schema import EvaluateConfig
+from txlbench.config.run_config import EvaluateConfig
 from txlbench.runs.job import Job
 
 

@@ -1,6 +1,6 @@
 """Parameters are what decides a run; what may change is a tag."""
 
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.tracking.values import LONGEST_VALUE, parameters_of, settings_of
 
 

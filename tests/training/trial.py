@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.data.streams import Streams
 from txlbench.models.factory import build_model
 from txlbench.seeding import seed_everything

@@ -23,7 +23,7 @@ from tests.runs.trial import SPEC
 from txlbench.commands.texts import _read_ids
 from txlbench.config.grid import load_experiment
 from txlbench.config.loading import dump_yaml
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import open_corpus
 from txlbench.data.download import extract
 from txlbench.data.prepare import build

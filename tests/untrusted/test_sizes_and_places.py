@@ -17,7 +17,7 @@ from txlbench.commands.load_model import import_model, load_model
 from txlbench.commands.texts import _read_ids
 from txlbench.config.loading import parse_yaml
 from txlbench.config.model import ModelConfig
-from txlbench.config.schema import ImportedConfig
+from txlbench.config.run_config import ImportedConfig
 from txlbench.data.download import extract
 from txlbench.errors import UserError
 from txlbench.models.convert.hf import read_hf

@@ -7,7 +7,7 @@ import click
 
 from txlbench.config.base import Split, displayed
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS, UNITS, Level
-from txlbench.config.schema import CorpusConfig, corpus_named
+from txlbench.config.run_config import CorpusConfig, corpus_named
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
 

@@ -18,7 +18,7 @@ import torch
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.identity import fingerprint
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.data.streams import Streams
 from txlbench.errors import UserError
 from txlbench.evaluation import invariants

@@ -19,7 +19,7 @@ from txlbench.commands.names import find_run, is_foreign
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.grid import Line, load_experiment
 from txlbench.config.model import ModelConfig
-from txlbench.config.schema import CorpusConfig, ImportedConfig, LookBack, RunConfig
+from txlbench.config.run_config import CorpusConfig, ImportedConfig, LookBack, RunConfig
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.models.convert.hf import write_hf

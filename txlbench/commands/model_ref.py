@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from txlbench.commands.names import find_run, is_foreign
 from txlbench.config.identity import run_id
 from txlbench.config.model import ModelConfig
-from txlbench.config.schema import LookBack, RunConfig
+from txlbench.config.run_config import LookBack, RunConfig
 from txlbench.config.train import TrainConfig
 from txlbench.data.download import data_root, file_checksum
 from txlbench.errors import UserError

@@ -15,7 +15,7 @@ from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subjec
 from txlbench.commands.texts import corpus_for
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.identity import fingerprint
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import Corpus
 from txlbench.data.planted import PROCESS, Planted
 from txlbench.data.prepare import prepare

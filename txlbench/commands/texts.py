@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from txlbench.config.base import Split
 from txlbench.config.catalogue import Level
-from txlbench.config.schema import RunConfig, corpus_named
+from txlbench.config.run_config import RunConfig, corpus_named
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
 from txlbench.data.vocabulary import UNKNOWN

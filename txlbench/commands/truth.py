@@ -15,7 +15,7 @@ from txlbench.commands.publish import Published, publish
 from txlbench.commands.recl_request import ReclRequest, Subject
 from txlbench.config.grid import Line
 from txlbench.config.measurements import training_regime
-from txlbench.config.schema import CorpusConfig, RunConfig
+from txlbench.config.run_config import CorpusConfig, RunConfig
 from txlbench.data.planted import PROCESS, Planted
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError

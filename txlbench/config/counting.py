@@ -1,7 +1,7 @@
 """Parameters, tokens and FLOPs by formula from the configuration, before anything is built."""
 
 from txlbench.config.model import ModelConfig, clusters_of, softmax_projections
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 
 
 def parameters(config: ModelConfig, vocabulary_size: int) -> int:

@@ -14,7 +14,7 @@ from txlbench.config.base import Section
 from txlbench.config.identity import run_id
 from txlbench.config.loading import Document, Keys, parse_yaml, read_yaml, set_dotted, validate
 from txlbench.config.measurements import attention_lengths, skipped_lengths
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.registry import suggestion
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from txlbench.config.base import Section
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 
 
 def hashed_fields(section: Section) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from txlbench.config.base import Section, Split
 from txlbench.config.identity import fingerprint, hashed_fields
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 
 
 class Measurement(Section):

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from txlbench.config.base import Split
 from txlbench.config.catalogue import CORPUS_LOADERS
 from txlbench.config.identity import fingerprint
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import SCHEMA, Corpus, ids_file, open_corpus
 from txlbench.data.download import create_directory, data_root
 from txlbench.data.source import Counts, OwnText, Source, unigram_losses

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from txlbench.config.base import Split
 from txlbench.config.catalogue import Level
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.download import combined_checksum
 from txlbench.data.text import SPLITS, Text, cut
 from txlbench.data.vocabulary import VOCABULARIES, ByteVocabulary, Vocabulary

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from txlbench.config.loading import Document, dump_yaml, read_yaml, validate
 from txlbench.config.measurements import Measurement
-from txlbench.config.schema import ImportedConfig, RunConfig
+from txlbench.config.run_config import ImportedConfig, RunConfig
 from txlbench.errors import UserError
 from txlbench.files import append_json_line, read_json, read_json_lines, write_json, write_text
 from txlbench.records import schema

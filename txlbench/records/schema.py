@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt
 from txlbench.config.base import Split
 from txlbench.config.benchmarks import Work
 from txlbench.config.measurements import Measurement
-from txlbench.config.schema import EvaluateConfig
+from txlbench.config.run_config import EvaluateConfig
 from txlbench.errors import UserError
 from txlbench.files import read_json
 

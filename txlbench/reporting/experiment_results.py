@@ -7,7 +7,7 @@ from typing import Any
 
 from txlbench.config.base import displayed
 from txlbench.config.grid import Experiment, Line
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from txlbench.config.counting import checkpoint_bytes, resume_bytes
 from txlbench.config.model import clusters_of
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.errors import UserError
 from txlbench.machine import check_name
 from txlbench.records.run_directory import RunDirectory

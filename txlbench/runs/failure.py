@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import Any
 
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.files import may_pass
 from txlbench.records.run_directory import RunDirectory

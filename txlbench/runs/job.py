@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from txlbench.config.schema import EvaluateConfig
+from txlbench.config.run_config import EvaluateConfig
 from txlbench.errors import ExitStatus
 
 

@@ -14,7 +14,7 @@ from txlbench.config.measurements import (
     by_position,
     training_regime,
 )
-from txlbench.config.schema import EvaluateConfig, RunConfig
+from txlbench.config.run_config import EvaluateConfig, RunConfig
 from txlbench.data.corpus import Corpus
 from txlbench.evaluation.scoring import best_length, score, shortest_length
 from txlbench.models.factory import build_model

@@ -18,7 +18,7 @@ from txlbench.config.catalogue import CORPORA
 from txlbench.config.counting import checkpoint_bytes, parameters, train_flops, train_targets
 from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.measurements import Measurement, all_measurements
-from txlbench.config.schema import EvaluateConfig, RunConfig
+from txlbench.config.run_config import EvaluateConfig, RunConfig
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory

@@ -17,7 +17,7 @@ import torch
 
 from txlbench.config.identity import decisive_settings
 from txlbench.config.measurements import training_regime
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
 from txlbench.data.streams import Streams

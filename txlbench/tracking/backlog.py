@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from txlbench.config.grid import Experiment
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.files import write_json
 from txlbench.records.experiment_directory import ExperimentDirectory

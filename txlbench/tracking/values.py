@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from txlbench.config.base import Section, displayed
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.records.run_directory import RunDirectory
 
 AXES = ("step", "tokens")

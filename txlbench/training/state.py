@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from txlbench.config.schema import RunConfig
+from txlbench.config.run_config import RunConfig
 from txlbench.config.train import TrainConfig
 from txlbench.models.interface import LanguageModel, State, View
 from txlbench.models.memory import Memory

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from tests.config.experiments import experiment, run
 from txlbench.config.model import ModelConfig
-from txlbench.config.schema import CorpusConfig
+from txlbench.config.run_config import CorpusConfig
 from txlbench.config.train import TrainConfig
 from txlbench.errors import UserError
 
