@@ -1,9 +1,11 @@
-"""Imports go downward only, and heavy libraries stay where they belong."""
+"""The shape of the package: which way imports go, how large modules are, what names occur once."""
 
 import ast
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,12 +49,18 @@ LAZY = {"numpy": {"seeding", "cli"}, "torch": {"seeding", "machine"}}
 
 @dataclass(frozen=True)
 class Import:
-    """One import statement; `lazy` if it stands in a function or serves type hints only."""
+    """One import statement.
+
+    Attributes:
+        lazy: it stands in a function, or serves type hints only.
+        typing: it serves type hints only.
+    """
 
     file: Path
     line: int
     module: str
     lazy: bool
+    typing: bool
 
     @property
     def part(self) -> str:
@@ -73,30 +81,40 @@ class Import:
         return f"{self.file.relative_to(ROOT.parent)}:{self.line} imports {self.module}"
 
 
-def _imports_below(node: ast.AST, file: Path, lazy: bool) -> Iterator[Import]:
+def _imports_below(
+    node: ast.AST, file: Path, lazy: bool = False, typing: bool = False
+) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
-            yield from (Import(file, child.lineno, name.name, lazy) for name in child.names)
+            names = [name.name for name in child.names]
         elif isinstance(child, ast.ImportFrom):
-            module = "." * child.level + (child.module or "")
-            names = [f"{module}.{name.name}" for name in child.names]
-            yield from (
-                Import(file, child.lineno, name, lazy)
-                for name in (names if module == "txlbench" else [module])
-            )
+            package = "." * child.level + (child.module or "")
+            full = [f"{package}.{name.name}" for name in child.names]
+            names = [name if name in MODULES else package for name in full]
         else:
             deferred = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-            typing = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
-            yield from _imports_below(child, file, lazy or deferred or typing)
+            hints = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+            yield from _imports_below(child, file, lazy or deferred or hints, typing or hints)
+            continue
+        yield from (Import(file, child.lineno, name, lazy, typing) for name in dict.fromkeys(names))
+
+
+def _name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 FILES = sorted(ROOT.rglob("*.py"))
-IMPORTS = [
-    found
-    for file in FILES
-    if file.parent != ROOT or file.name != "__init__.py"
-    for found in _imports_below(ast.parse(file.read_text(encoding="utf-8")), file, lazy=False)
-]
+MODULES = {_name_of(file): file for file in FILES if file.read_text(encoding="utf-8").strip()}
+TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in MODULES.values()}
+IMPORTS = [found for file, tree in TREES.items() for found in _imports_below(tree, file)]
+LINES = {name: len(file.read_text(encoding="utf-8").splitlines()) for name, file in MODULES.items()}
+
+MOST_MODULES = 140
+MEDIAN_LINES = (110, 180)
+FEWEST_LINES = 40
+"""A shorter module needs more than one importer."""
+VERB_LAYERS = {"cli", "commands", "runs", "reporting"}
+"""Rooms in which a verb may have a module each of the same name."""
 
 
 def listed(wrong: list[Import]) -> str:
@@ -104,8 +122,8 @@ def listed(wrong: list[Import]) -> str:
 
 
 def test_every_part_of_the_package_has_its_layer():
-    parts = {file.relative_to(ROOT).parts[0].removesuffix(".py") for file in FILES} - {"__init__"}
-    assert parts == set(LEVEL)
+    parts = {file.relative_to(ROOT).parts[0].removesuffix(".py") for file in FILES}
+    assert parts - {"__init__"} == set(LEVEL)
 
 
 def test_imports_are_absolute():
@@ -121,6 +139,67 @@ def test_imports_go_downward_only():
     assert len(IMPORTS) > 100
     wrong = [found for found in IMPORTS if not goes_down(found)]
     assert not wrong, listed(wrong)
+
+
+def test_no_imports_go_in_a_circle():
+    """Type hints aside, also not where a function imports when it is called."""
+    needs = defaultdict(set)
+    for found in IMPORTS:
+        if found.module in MODULES and not found.typing:
+            needs[_name_of(found.file)].add(found.module)
+    circle = _circle(needs)
+    assert not circle, " -> ".join(circle)
+
+
+def _circle(needs: Mapping[str, set[str]]) -> list[str]:
+    """The modules of one import circle, the first one again at its end; empty if there is none."""
+    done: set[str] = set()
+
+    def below(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return []
+        for needed in sorted(needs.get(name, ())):
+            if circle := below(needed, [*path, name]):
+                return circle
+        done.add(name)
+        return []
+
+    return next(filter(None, (below(name, []) for name in sorted(needs))), [])
+
+
+def test_a_circle_is_found():
+    assert _circle({"a": {"b"}, "b": {"c", "d"}, "d": {"b"}}) == ["b", "d", "b"]
+    assert _circle({"a": {"b", "c"}, "b": {"c"}}) == []
+
+
+def test_modules_are_few_and_neither_tiny_nor_huge():
+    assert len(MODULES) <= MOST_MODULES
+    assert MEDIAN_LINES[0] <= statistics.median(LINES.values()) <= MEDIAN_LINES[1]
+
+
+def test_a_short_module_has_several_importers():
+    importers = defaultdict(set)
+    for found in IMPORTS:
+        importers[found.module].add(found.file)
+    assert sum(len(importers[name]) for name in MODULES) > 200
+    short = [name for name, lines in LINES.items() if lines < FEWEST_LINES]
+    wrong = {name: [str(f) for f in importers[name]] for name in short if len(importers[name]) == 1}
+    assert not wrong, f"merge each into its only importer: {wrong}"
+
+
+def test_a_name_of_a_module_is_repeated_for_the_layers_of_one_verb_only():
+    rooms = defaultdict(list)
+    for name in MODULES:
+        _, *folders, last = name.split(".")
+        rooms[last].append(folders[0] if folders else "")
+    wrong = {
+        name: found
+        for name, found in rooms.items()
+        if len(found) > 1 and (len(set(found)) < len(found) or not set(found) <= VERB_LAYERS)
+    }
+    assert not wrong, wrong
 
 
 @pytest.mark.parametrize("library", HEAVY)
