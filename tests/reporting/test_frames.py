@@ -36,6 +36,12 @@ def test_positions_leave_out_what_was_not_scored(laboratory: Laboratory) -> None
     assert list(positions_frame(read_results(directory))["position"]) == [2, 3]
 
 
+def test_positions_that_half_loss_never_trains_are_left_out(laboratory: Laboratory) -> None:
+    frame = positions_frame(read_results(laboratory.finished(seeds=[1])))
+    first = frame.groupby("label")["position"].min()
+    assert first.to_dict() == {"xl": 1, "xl, no memory": 1, "absolute": 9}
+
+
 def test_csv_has_full_precision_and_names_its_source(laboratory: Laboratory) -> None:
     directory = laboratory.finished()
     results = read_results(directory)

@@ -76,6 +76,15 @@ class RunResult:
         """Absolute positions with memory: two tokens share one position (paper, section 3.3)."""
         return self.config.train.recurrence and not self.config.model.has_coherent_memory
 
+    @property
+    def untrained_positions(self) -> int:
+        """Positions at the start of each segment that training never takes as targets.
+
+        Half loss leaves them out, unless they are trained on as an auxiliary loss.
+        """
+        train = self.config.train
+        return 0 if train.aux_positions else train.tgt_len - train.stride
+
     def is_extrapolated(self, length: int | None) -> bool:
         """Whether absolute positions beyond those trained are needed at attention `length`."""
         return (

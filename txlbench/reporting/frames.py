@@ -40,14 +40,17 @@ def sweep_frame(results: Results) -> pd.DataFrame:
 
 
 def positions_frame(results: Results) -> pd.DataFrame:
-    """Loss at each position of the segment, from 1: label, seed, position, loss, value."""
+    """Loss at each position of the segment, from 1: label, seed, position, loss, value.
+
+    Positions that were not scored, or that training left out, have no line.
+    """
     return pd.DataFrame(
         [
             (run.label, run.config.seed, position, loss, run.displayed(loss))
             for run in results.runs
             if run.outcome
             for position, loss in enumerate(run.outcome.by_position.by_position, start=1)
-            if loss is not None
+            if loss is not None and position > run.untrained_positions
         ],
         columns=["label", "seed", "position", "loss", "value"],
     )

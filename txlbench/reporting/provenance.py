@@ -94,8 +94,25 @@ def how_obtained(rows: Sequence[Row]) -> list[str]:
         f"mem_len {_settings(inits, 'mem_len')}. Best: attention length chosen on valid among "
         f"{lengths}; attention length: the shortest within "
         f"{_values(run.config.evaluate.tolerance for run in scored)} nats of it.",
+        *_positions(rows),
         *_intervals(rows),
     ]
+
+
+def _positions(rows: Sequence[Row]) -> list[str]:
+    """Which positions of each segment init scores, where some row trains with half loss."""
+    labels: dict[str, list[str]] = {}
+    for row in rows:
+        for run, outcome in row.outcomes[:1]:
+            regime = outcome.init.measurement
+            first, trained = regime.tgt_len - regime.stride + 1, run.untrained_positions + 1
+            text = f"{first} to {regime.tgt_len}"
+            text += f", of which {trained} on are trained" if trained > first else ""
+            labels.setdefault(text, []).append(row.label)
+    if not any(run.untrained_positions for row in rows for run in row.scored):
+        return []
+    parts = [f"{text} ({', '.join(names)})" for text, names in labels.items()]
+    return [f"Positions of each segment that init scores: {'; '.join(parts)}."]
 
 
 def _intervals(rows: Sequence[Row]) -> list[str]:

@@ -118,6 +118,11 @@ class Row:
         return tuple(run for run in self.runs if run.outcome is not None)
 
     @property
+    def outcomes(self) -> tuple[tuple[RunResult, Outcome], ...]:
+        """The runs that have numbers, each with them."""
+        return tuple((run, run.outcome) for run in self.runs if run.outcome is not None)
+
+    @property
     def did_train(self) -> bool:
         """False where every run that has numbers stayed at the unigram level."""
         return not self.scored or any(run.did_train for run in self.scored)

@@ -56,7 +56,7 @@ def draw_loss_by_position(results: Results, palette: Palette) -> Figure | None:
     names = {k: name_with_state(k, runs) for k, runs in lines.items() if k in shown}
     figure, axes = new_figure(
         LOSS_BY_POSITION_TITLE,
-        f"{split}; flat: memory bridges the cut; falling: the first tokens lack context",
+        f"{split}; falling: the first tokens lack context{_trained_only(results)}",
         width_for(names.values()),
         height_for(names),
     )
@@ -74,6 +74,12 @@ def draw_loss_by_position(results: Results, palette: Palette) -> Figure | None:
     axes.set(xlabel="position in the segment (tokens)", ylabel=f"loss ({unit_name(unit)})")
     label_ends(axes, ends)
     return figure
+
+
+def _trained_only(results: Results) -> str:
+    """What the subtitle says where half loss leaves positions out."""
+    left_out = any(run.untrained_positions for run in results.runs)
+    return "; half loss: trained positions only" if left_out else ""
 
 
 def binned(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
