@@ -1,8 +1,6 @@
-"""Files are whole or absent, and lines that are being written are left alone.
+"""Files are whole or absent, lines stay whole on a disk that refuses some, and retries end."""
 
-Lines are whole and in order, on a disk that refuses some of them.
-"""
-
+import errno
 import json
 from pathlib import Path
 from typing import BinaryIO
@@ -10,13 +8,16 @@ from typing import BinaryIO
 import pytest
 
 from tests.disk import files_end_at
+from txlbench import files
 from txlbench.errors import UserError
 from txlbench.files import (
     LineLog,
     append_json_line,
+    is_transient,
     last_json_line,
     read_json,
     read_json_lines,
+    retry_io,
     write_atomically,
     write_json,
     write_text,
@@ -134,8 +135,7 @@ def test_lines_are_there_at_once(log, tmp_path):
     for step in range(3):
         log.append({"step": step})
         assert steps(tmp_path / "metrics.jsonl") == list(range(step + 1))
-    assert log.fault is None
-    assert log.flush() == log.size == (tmp_path / "metrics.jsonl").stat().st_size
+    assert log.sync() == log.size == (tmp_path / "metrics.jsonl").stat().st_size
 
 
 def test_refused_lines_wait_and_nothing_is_torn(log, tmp_path):
@@ -145,24 +145,22 @@ def test_refused_lines_wait_and_nothing_is_torn(log, tmp_path):
     for room in range(12):  # bytes of the next line that still fit
         with files_end_at(len(whole) + room):
             log.append({"step": 1 + room})
-            assert log.fault is not None
             with pytest.raises(OSError, match="too large"):
                 log.flush()
         assert path.read_bytes() == whole
     log.append({"step": 13})
-    assert log.fault is None
     assert steps(path) == list(range(14))
 
 
 def test_it_can_be_cut_and_never_grows_by_that(log, tmp_path):
     path = tmp_path / "metrics.jsonl"
-    log.cut(0)
+    log.truncate(0)
     log.append({"step": 1})
     size = log.size
     log.append({"step": 2})
-    log.cut(1000)
+    log.truncate(1000)
     assert steps(path) == [1, 2]
-    log.cut(size)
+    log.truncate(size)
     log.append({"step": 3})
     assert steps(path) == [1, 3]
 
@@ -172,3 +170,63 @@ def test_numbers_that_json_lacks_are_refused(log, tmp_path):
         log.append({"loss": float("nan")})
     log.append({"step": 1})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1}
+
+
+class Disk:
+    """Refuses `times` times, then takes what it is given."""
+
+    def __init__(self, times, number=errno.ENOSPC):
+        self.left, self.number, self.calls = times, number, 0
+
+    def write(self):
+        self.calls += 1
+        if self.left:
+            self.left -= 1
+            raise OSError(self.number, "refused")
+        return "written"
+
+
+@pytest.fixture
+def short_waits(monkeypatch):
+    monkeypatch.setattr(files, "RETRY_WAITS", (0.001, 0.002, 0.003))
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+def test_a_transient_fault_is_retried(times, short_waits):
+    disk = Disk(times)
+    assert retry_io(disk.write) == "written"
+    assert disk.calls == times + 1
+
+
+def test_retries_end(short_waits):
+    disk = Disk(10)
+    with pytest.raises(OSError, match="refused"):
+        retry_io(disk.write)
+    assert disk.calls == 4
+
+
+def test_another_fault_is_raised_at_once(short_waits):
+    disk = Disk(1, errno.ENOTDIR)
+    with pytest.raises(NotADirectoryError):
+        retry_io(disk.write)
+    assert disk.calls == 1
+
+
+def test_waits_grow_and_are_seconds():
+    waits = files.RETRY_WAITS
+    assert sorted(waits) == list(waits)
+    assert sum(waits) < 10
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (OSError(errno.ENOSPC, "full"), True),
+        (OSError(errno.EROFS, "read-only"), True),
+        (FileNotFoundError(errno.ENOENT, "gone"), False),
+        (OSError("no number"), False),
+        (ValueError(errno.ENOSPC), False),
+    ],
+)
+def test_which_faults_is_transient(error, passes):
+    assert is_transient(error) is passes

@@ -1,8 +1,7 @@
-"""Files that are whole or absent: atomic writes, JSON with stable bytes, JSON lines.
+"""Atomic writes, JSON and JSON lines, and retries where a disk or network refuses for a while.
 
-Disks that are full, read-only or slow for a while: tried again with growing waits.
-
-A file of JSON lines that is never torn: lines wait in memory while a disk refuses them.
+A file that is replaced is whole or absent at any moment. A log of JSON lines is never torn: lines
+stay in memory while a disk refuses them.
 """
 
 import contextlib
@@ -19,9 +18,9 @@ from txlbench.errors import UserError
 
 T = TypeVar("T")
 
-WAITS = (0.1, 0.5, 2.0)
-"""Seconds before each further try."""
-PASSING = frozenset(
+RETRY_WAITS = (0.1, 0.5, 2.0)
+"""Seconds before each retry."""
+TRANSIENT = frozenset(
     {
         *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
         *(errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM, errno.ENOLCK),
@@ -29,24 +28,24 @@ PASSING = frozenset(
         *(errno.ENETDOWN, errno.ENETUNREACH, errno.ENFILE, errno.EMFILE),
     }
 )
-"""Refusals that can pass without anybody changing the program or its arguments."""
+"""Error numbers that may go away without a change of the program or its arguments."""
 
 
-def may_pass(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether `error` is a fault of disk or network that may be gone a little later."""
-    return isinstance(error, OSError) and error.errno in PASSING
+    return isinstance(error, OSError) and error.errno in TRANSIENT
 
 
-def patiently(write: Callable[[], T]) -> T:
-    """The result of `write`, tried again after each of WAITS while a disk refuses it."""
-    for wait in WAITS:
+def retry_io(operation: Callable[[], T]) -> T:
+    """Returns the result of `operation`, retried after each of RETRY_WAITS on transient faults."""
+    for wait in RETRY_WAITS:
         try:
-            return write()
+            return operation()
         except OSError as error:
-            if not may_pass(error):
+            if not is_transient(error):
                 raise
         time.sleep(wait)
-    return write()
+    return operation()
 
 
 def write_atomically(
@@ -54,12 +53,14 @@ def write_atomically(
     write: Callable[[BinaryIO], object],
     approve: Callable[[Path], object] = lambda _: None,
 ) -> None:
-    """Calls `write` with a file beside `path`, flushes it to disk and renames it over `path`.
+    """Writes a file beside `path`, flushes it to disk and renames it over `path`.
 
     A reader sees the old content or the new one, never a part; a failure leaves the old one.
 
     Args:
-        approve: given the file as flushed, before it is renamed; what it raises is a failure.
+        write: is called with the open file.
+        approve: is called with the path of the flushed file before it is renamed; an exception
+            that it raises counts as a failure.
 
     Raises:
         OSError: naming `path`, if the system refuses.
@@ -93,7 +94,7 @@ def _removed_on_failure(path: Path) -> Iterator[Path]:
 
 
 def _flush_directory(path: Path) -> None:
-    """Makes a renaming last through a power cut, where the system can."""
+    """Makes a rename survive a power cut, where the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -103,8 +104,8 @@ def _flush_directory(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes `text` as UTF-8 with LF line ends, atomically; a full disk is given some time."""
-    patiently(lambda: write_atomically(path, lambda file: file.write(text.encode())))
+    """Writes `text` as UTF-8 with LF line ends, atomically, with retries on a full disk."""
+    retry_io(lambda: write_atomically(path, lambda file: file.write(text.encode())))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -113,7 +114,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value in `path`; UserError naming the file if it is not JSON."""
+    """Returns the JSON value in `path`; UserError naming the file if it is not JSON."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -123,22 +124,22 @@ def read_json(path: Path) -> Any:
 
 
 def append_json_line(path: Path, value: Any) -> None:
-    """Appends one line of JSON in a single write, so that lines of a killed process stay whole."""
+    """Appends one line of JSON in a single write, so that a killed process leaves whole lines."""
     append_whole(path, json_line(value))
 
 
 def json_line(value: Any) -> bytes:
-    """One line of JSON; NaN and infinity are refused (ValueError)."""
+    """Encodes one line of JSON; NaN and infinity are refused (ValueError)."""
     return json.dumps(value, allow_nan=False).encode() + b"\n"
 
 
 def append_whole(path: Path, content: bytes) -> None:
-    """Appends all of `content` or, on an OSError, nothing: a part that was taken is cut off."""
+    """Appends all of `content` or, on an OSError, nothing: a partial write is cut off again."""
     with path.open("ab", buffering=0) as file:
         begin = os.fstat(file.fileno()).st_size
         try:
             left = memoryview(content)
-            while left:  # a disk that gets full takes a part, and refuses only what comes next
+            while left:  # a disk that fills up accepts a part and refuses only the next write
                 left = left[file.write(left) :]
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -149,7 +150,7 @@ def append_whole(path: Path, content: bytes) -> None:
 def read_json_lines(path: Path, offset: int = 0) -> Iterator[tuple[Any, int]]:
     """Yields (value, byte offset after it) for every whole line from `offset` on.
 
-    A last line without its newline is still being written and is left for the next call; a
+    A last line without its newline is still being written and is left for the next call. A
     missing file has no lines.
     """
     if not path.exists():
@@ -170,7 +171,7 @@ def read_json_lines(path: Path, offset: int = 0) -> Iterator[tuple[Any, int]]:
 
 
 def last_json_line(path: Path) -> Any:
-    """The last whole line of JSON in `path`, read from its end; None if there is none."""
+    """Returns the last whole line of JSON in `path`, read from the end; None if there is none."""
     if not path.exists():
         return None
     with path.open("rb") as file:
@@ -185,37 +186,27 @@ def last_json_line(path: Path) -> Any:
 
 
 class LineLog:
-    """Appends to one file, from one process.
-
-    Attributes:
-        fault: why the lines that wait could not be written; None if none waits.
-    """
+    """An append-only file of JSON lines with one writer, buffered while the disk refuses writes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._waiting = b""
-        self.fault: OSError | None = None
+        self._buffer = b""
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Writes one line now, or with a later one if the disk refuses."""
-        self._waiting += json_line(dict(values))
+        self._buffer += json_line(dict(values))
         with contextlib.suppress(OSError):
-            self.write_waiting()
+            self.flush()
 
-    def write_waiting(self) -> None:
-        """Writes what waits; OSError if the disk refuses still."""
-        if not self._waiting:
-            return
-        try:
-            append_whole(self._path, self._waiting)
-        except OSError as error:
-            self.fault = error
-            raise
-        self._waiting, self.fault = b"", None
+    def flush(self) -> None:
+        """Writes the buffered lines; OSError if the disk still refuses."""
+        if self._buffer:
+            append_whole(self._path, self._buffer)
+        self._buffer = b""
 
-    def flush(self) -> int:
-        """Writes what waits through to the disk; returns the file's size."""
-        self.write_waiting()
+    def sync(self) -> int:
+        """Writes the buffered lines through to the disk; returns the file's size in bytes."""
+        self.flush()
         if not self._path.exists():
             return 0
         with self._path.open("rb") as file:
@@ -226,7 +217,7 @@ class LineLog:
     def size(self) -> int:
         return self._path.stat().st_size if self._path.exists() else 0
 
-    def cut(self, size: int) -> None:
-        """Takes back all after the first `size` bytes; a shorter file stays as it is."""
+    def truncate(self, size: int) -> None:
+        """Cuts the file to its first `size` bytes; a shorter file stays as it is."""
         if self.size > size:
             os.truncate(self._path, size)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import click
 
 from txlbench.errors import ExitStatus, UserError
-from txlbench.files import may_pass
+from txlbench.files import is_transient
 from txlbench.registry import suggestion
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -79,7 +79,7 @@ def main() -> None:
         click.echo(f"Error: {_one_line(error)}", err=True)
         sys.exit(ExitStatus.USAGE)
     except OSError as error:
-        if not may_pass(error):
+        if not is_transient(error):
             raise
         click.echo(f"Error: {error}; nothing is lost, type it again", err=True)
         sys.exit(ExitStatus.RUN_FAILED)

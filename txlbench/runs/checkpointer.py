@@ -10,7 +10,7 @@ from typing import Any
 
 from txlbench.config.identity import differences
 from txlbench.errors import UserError
-from txlbench.files import LineLog, patiently
+from txlbench.files import LineLog, retry_io
 from txlbench.records.run_directory import RunDirectory
 from txlbench.training.checkpoint import (
     SCHEMA,
@@ -104,12 +104,12 @@ class Keeper:
                 continue
             self._compare(path, content.get("settings", {}))
             restore(content, state)
-            self._metrics.cut(content["metrics_bytes"])
-            self._timings.cut(content.get("timings_bytes", self._timings.size))
+            self._metrics.truncate(content["metrics_bytes"])
+            self._timings.truncate(content.get("timings_bytes", self._timings.size))
             break
         else:
-            self._metrics.cut(0)
-            self._timings.cut(0)
+            self._metrics.truncate(0)
+            self._timings.truncate(0)
         self._put_away(unusable, state.progress.step)
 
     def log(self, line: Mapping[str, Any], timing: Mapping[str, Any] | None = None) -> None:
@@ -123,7 +123,7 @@ class Keeper:
         if best:
             self._best = best_content(state)
         try:
-            patiently(lambda: self._write(state))
+            retry_io(lambda: self._write(state))
         except OSError as error:
             self._fault = error
             self._note(f"{error.filename}: {error.strerror}; tried again at the next checkpoint")
@@ -147,7 +147,7 @@ class Keeper:
         if self._best is not None:
             write_best(self._checkpoints.best, self._best)
             self._best = None
-        metrics, timings = self._metrics.flush(), self._timings.flush()
+        metrics, timings = self._metrics.sync(), self._timings.sync()
         self._checkpoints.save(state, metrics, timings, self._settings)
 
     def _compare(self, path: Path, before: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
-from txlbench.files import may_pass
+from txlbench.files import is_transient
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
 
@@ -118,7 +118,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 def _state_after(error: BaseException) -> RunState:
     if type(error).__name__ == "Diverged":  # by name: torch may not even be there
         return RunState.DIVERGED
-    return RunState.INTERRUPTED if may_pass(error) else RunState.FAILED
+    return RunState.INTERRUPTED if is_transient(error) else RunState.FAILED
 
 
 def _config(run: RunDirectory) -> RunConfig | None:
