@@ -16,11 +16,11 @@ import torch
 
 from tests.benchmarks import training, training_ours
 from txlbench.commands.bench_worker import DTYPES, SQUARE, by_turns, matrix_product
+from txlbench.config.base import AttentionSpan
 from txlbench.config.benchmarks import SIZES, VOCABULARY
 from txlbench.config.counting import token_flops
 from txlbench.config.model import ModelConfig
 from txlbench.models.factory import build_model
-from txlbench.models.interface import View
 from txlbench.training.runtime import autocast
 
 ENCODINGS = {
@@ -61,7 +61,7 @@ def check_equality(name, settings, precision, device):
     tokens = torch.randint(50, (4, 201), device=device)
 
     def trained(observer):
-        state = model.initial_state(4, View(100))
+        state = model.initial_state(4, AttentionSpan(mem_len=100))
         with autocast(precision, device):
             _, state = model(tokens[:, :100], state)
             state = state.forget(torch.arange(4) == 2)

@@ -7,9 +7,9 @@ import torch
 
 from tests.benchmarks.answering import answer
 from txlbench.commands.load_model import load_model
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.generation import Sampling
 from txlbench.evaluation.scoring import zero_memory
-from txlbench.models.interface import View
 
 
 def main():
@@ -19,7 +19,7 @@ def main():
     def full_state(batch, mem_len, dtype):
         """A memory of zeros, as the reference begins."""
         with precision(dtype):
-            return model.evaluation_state(zero_memory(model, batch, View(mem_len)))
+            return model.evaluation_state(zero_memory(model, batch, AttentionSpan(mem_len=mem_len)))
 
     def evaluate(batch, length, mem_len, segments, dtype):
         tokens = random_tokens(batch, length * segments + 1)

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.models.factory import build_model
-from txlbench.models.interface import View
 
 WIDTH, LAYERS, VOCABULARY, BATCH, LENGTH = 512, 2, 5000, 32, 64
 
@@ -45,7 +45,7 @@ class Ours:
         self.parameters = self.model.parameters
 
     def step_loss(self, tokens, targets, state):
-        state = state or self.model.initial_state(BATCH, View(1))
+        state = state or self.model.initial_state(BATCH, AttentionSpan(mem_len=1))
         hidden, state = self.model(tokens, state)
         return self.model.losses(hidden, targets).mean(), state
 

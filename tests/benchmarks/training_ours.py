@@ -7,10 +7,10 @@ import torch
 
 from tests.benchmarks.answering import answer
 from txlbench import seeding
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.config.train import TrainConfig
 from txlbench.models.factory import build_model
-from txlbench.models.interface import View
 from txlbench.training import loop
 from txlbench.training.optimisation import build_optimiser
 from txlbench.training.runtime import products
@@ -35,12 +35,12 @@ def train(model, vocabulary, batch, length, steps, dtype, device=CPU, compiled=F
         compile=compiled,
     )
     network = build_model(ModelConfig(encoding="xl", **model), vocabulary).to(device).train()
-    view = View(length)
+    span = AttentionSpan(mem_len=length)
     optimiser = build_optimiser(network.parameters(), config)
-    state = TrainingState(network, optimiser, empty_memories(network, config, view))
+    state = TrainingState(network, optimiser, empty_memories(network, config, span))
     if compiled:
         state.forward = compiled_forward(network)
-    settings = loop.Settings(config, view, device, dtype, model["n_layer"])
+    settings = loop.Settings(config, span, device, dtype, model["n_layer"])
     tokens, targets = torch.randint(vocabulary, (2, batch, length)).to(device)
     step = SimpleNamespace(tokens=tokens, targets=targets, scored=length, first=False)
     loop._step(state, step, settings)  # leaves a full memory

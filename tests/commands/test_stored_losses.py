@@ -13,11 +13,11 @@ from tests.runs.trial import execute_all, finished, plan_of, write_spec
 from txlbench.commands.load_model import export_model, import_model, load_model
 from txlbench.commands.recl_request import ReclRequest
 from txlbench.commands.stored_losses import context_losses_of
+from txlbench.config.base import AttentionSpan
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.evaluation import context_losses
-from txlbench.models.interface import View
 
 CPU = torch.device("cpu")
 ASKED = ReclRequest(groups=(), contexts=(4, 8, 16), tokens=20, device="cpu")
@@ -38,10 +38,10 @@ def losses(reference, request=ASKED, **watched):
     return context_losses_of(str(reference), request, **watched).losses
 
 
-def alone(model, ids, context, position, view):
+def alone(model, ids, context, position, span):
     window = torch.as_tensor(ids[position - context : position + 1].astype("int64"))[None]
     with torch.no_grad():
-        hidden, _ = model(window[:, :-1], model.initial_state(1, view))
+        hidden, _ = model(window[:, :-1], model.initial_state(1, span))
         return model.losses(hidden, window[:, 1:])[0, -1].item()
 
 
@@ -66,7 +66,10 @@ def test_losses_are_those_of_the_runs_model_on_its_own_corpus(settings, longest)
     corpus = prepare(run.read_config().corpus)
     ids, model = corpus.ids("test"), load_model(str(run.path), CPU).model
     expected = [
-        [alone(model, ids, min(c, longest or c), t, View(0)) for t in found.positions]
+        [
+            alone(model, ids, min(c, longest or c), t, AttentionSpan(mem_len=0))
+            for t in found.positions
+        ]
         for c in found.contexts
     ]
     np.testing.assert_allclose(found.losses, expected, rtol=0, atol=1e-5)
@@ -161,8 +164,8 @@ def test_a_clamp_length_for_evaluation_counts():
     found = losses(run.path)
     corpus = prepare(run.read_config().corpus)
     ids, model = corpus.ids("test"), load_model(str(run.path), CPU).model
-    view = View(0, clamp_len=3)
-    expected = [alone(model, ids, 16, t, view) for t in found.positions]
+    span = AttentionSpan(mem_len=0, clamp_len=3)
+    expected = [alone(model, ids, 16, t, span) for t in found.positions]
     np.testing.assert_allclose(found.losses[-1], expected, rtol=0, atol=1e-5)
     assert found.settings["clamp_len"] == 3
 
@@ -259,10 +262,10 @@ def test_a_text_is_read_in_the_models_own_symbols(folder):
     loaded = load_model(str(run.path), CPU)
     known = {symbol: number for number, symbol in enumerate(loaded.tokens)}
     test = np.array([known[letter] for letter in text[int(0.95 * len(text)) :]])
-    view = View(mem_len=16)
+    span = AttentionSpan(mem_len=16)
     position = int(found.positions[7])
     assert found.losses[1, 7] == pytest.approx(
-        alone(loaded.model, test, 8, position, view), abs=1e-5
+        alone(loaded.model, test, 8, position, span), abs=1e-5
     )
 
 

@@ -1,10 +1,10 @@
-"""Nats are shown as bits per character or as perplexity."""
+"""A span of attention refuses what cannot be computed; nats are shown in the corpus's unit."""
 
 import math
 
 import pytest
 
-from txlbench.config.base import displayed, shown
+from txlbench.config.base import AttentionSpan, displayed, shown
 
 
 def test_nats_in_each_unit():
@@ -21,3 +21,12 @@ def test_as_people_read_it():
     assert shown(1234.567, "ppl") == "1,234.57"
     assert shown(0.5, "bpc", sign=True) == "+0.500"
     assert shown(-0.5, "ppl", sign=True) == "-0.50"
+
+
+def test_same_length_without_memory_is_refused():
+    with pytest.raises(ValueError, match="same_length needs mem_len of at least 1"):
+        AttentionSpan(mem_len=0, same_length=True)
+
+
+def test_same_length_with_a_memory_of_one_sees_only_itself():
+    assert AttentionSpan(mem_len=1, same_length=True).mem_len == 1

@@ -2,7 +2,7 @@
 
 import torch
 
-from txlbench.models.interface import View
+from txlbench.config.base import AttentionSpan
 
 
 def losses_of(model, ids, start, end, state):
@@ -13,9 +13,9 @@ def losses_of(model, ids, start, end, state):
         return model.losses(hidden, window[:, 1:])[0].tolist(), state
 
 
-def stream(model, ids, start, end, tgt_len, view):
+def stream(model, ids, start, end, tgt_len, span):
     """(loss, position in the segment) of predictions [start, end), read from `start` on."""
-    state, found = model.initial_state(1, view), {}
+    state, found = model.initial_state(1, span), {}
     for begin in range(start, end, tgt_len):
         losses, state = losses_of(model, ids, begin, min(begin + tgt_len, end), state)
         found.update({begin + i: (loss, i) for i, loss in enumerate(losses)})
@@ -24,11 +24,11 @@ def stream(model, ids, start, end, tgt_len, view):
 
 def windows(model, ids, start, end, tgt_len, stride, clamp_len=None):
     """(loss, position in the window): the first window scores all, others their last `stride`."""
-    view, found = View(0, clamp_len=clamp_len), {}
+    span, found = AttentionSpan(mem_len=0, clamp_len=clamp_len), {}
     for target in range(start, end):
         beyond = max(0, target - start - tgt_len)
         skipped = beyond // stride + 1 if target - start >= tgt_len else 0
         begin = start + skipped * stride
-        losses, _ = losses_of(model, ids, begin, target + 1, model.initial_state(1, view))
+        losses, _ = losses_of(model, ids, begin, target + 1, model.initial_state(1, span))
         found[target] = (losses[-1], target - begin)
     return found

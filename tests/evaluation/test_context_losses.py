@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from tests.models.subjects import NOT_RELATIVE, RELATIVE, SUBJECTS, VOCABULARY
+from txlbench.config.base import AttentionSpan
 from txlbench.errors import UserError
 from txlbench.evaluation import context_losses as module
 from txlbench.evaluation.context_losses import PartialLosses, Windows, context_losses
 from txlbench.evaluation.context_reading import Reading
-from txlbench.models.interface import View
 
 CPU = torch.device("cpu")
 CONTEXTS = np.array([3, 5, 11])
 POSITIONS = 11 + 2 * np.arange(8)
 LONGEST = 11
-WHOLE = Reading(View(LONGEST), LONGEST, segment=LONGEST, windows=4)
+WHOLE = Reading(AttentionSpan(mem_len=LONGEST), LONGEST, segment=LONGEST, windows=4)
 every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
 
 
@@ -46,24 +46,24 @@ def losses(model, reading, path, progress=ignore, contexts=CONTEXTS):
         return context_losses(model, text(), contexts, POSITIONS, reading, CPU, kept, progress)
 
 
-def alone(model, ids, context, position, view):
+def alone(model, ids, context, position, span):
     """The loss of a target after its tokens, fed in one segment to a model without memory."""
     window = torch.as_tensor(ids[position - context : position + 1].astype("int64"))[None]
     with torch.no_grad():
-        hidden, _ = model(window[:, :-1], model.initial_state(1, view))
+        hidden, _ = model(window[:, :-1], model.initial_state(1, span))
         return model.losses(hidden, window[:, 1:])[0, -1].item()
 
 
-def by_hand(model, contexts=CONTEXTS, view=View(0)):  # noqa: B008
+def by_hand(model, contexts=CONTEXTS, span=AttentionSpan(mem_len=0)):  # noqa: B008
     ids = text()
-    return np.array([[alone(model, ids, c, t, view) for t in POSITIONS] for c in contexts])
+    return np.array([[alone(model, ids, c, t, span) for t in POSITIONS] for c in contexts])
 
 
 @every_model
 @pytest.mark.parametrize("windows", [1, 4, 100])
 def test_each_loss_is_that_of_the_tokens_alone(subject, windows, tmp_path):
     model = subject.build()
-    reading = Reading(View(LONGEST), LONGEST, LONGEST, windows)
+    reading = Reading(AttentionSpan(mem_len=LONGEST), LONGEST, LONGEST, windows)
     found = losses(model, reading, tmp_path)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, by_hand(model), rtol=0, atol=1e-5)
@@ -73,26 +73,28 @@ def test_each_loss_is_that_of_the_tokens_alone(subject, windows, tmp_path):
 @pytest.mark.parametrize("segment", [1, 4, 10])
 def test_where_windows_are_cut_changes_nothing(subject, segment, tmp_path):
     model = subject.build()
-    reading = Reading(View(LONGEST), LONGEST, segment, windows=4)
+    reading = Reading(AttentionSpan(mem_len=LONGEST), LONGEST, segment, windows=4)
     np.testing.assert_allclose(losses(model, reading, tmp_path), by_hand(model), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.attends], ids=lambda s: s.name)
 @pytest.mark.parametrize("segment", [4, LONGEST])
 def test_with_an_attention_length_every_query_sees_so_many_keys(subject, segment, tmp_path):
-    view = View(3, same_length=True)
+    span = AttentionSpan(mem_len=3, same_length=True)
     model = subject.build()
     if not subject.relative:
         segment = LONGEST
-    found = losses(model, Reading(view, LONGEST, segment, windows=4), tmp_path)
-    np.testing.assert_allclose(found, by_hand(model, view=view), rtol=0, atol=1e-5)
+    found = losses(model, Reading(span, LONGEST, segment, windows=4), tmp_path)
+    np.testing.assert_allclose(found, by_hand(model, span=span), rtol=0, atol=1e-5)
     assert np.abs(found - by_hand(model)).max() > 1e-3
 
 
 @pytest.mark.parametrize("subject", NOT_RELATIVE, ids=lambda s: s.name)
 def test_contexts_beyond_the_longest_are_the_longest(subject, tmp_path):
     model = subject.build()
-    found = losses(model, Reading(View(6), longest=6, segment=6, windows=4), tmp_path)
+    found = losses(
+        model, Reading(AttentionSpan(mem_len=6), longest=6, segment=6, windows=4), tmp_path
+    )
     np.testing.assert_allclose(found, by_hand(model, contexts=[3, 5, 6]), rtol=0, atol=1e-5)
 
 
@@ -114,9 +116,9 @@ class Counting:
     def __init__(self, model, monkeypatch):
         self.rows, plain = 0, model.initial_state
 
-        def initial_state(rows, view):
+        def initial_state(rows, span):
             self.rows += rows
-            return plain(rows, view)
+            return plain(rows, span)
 
         monkeypatch.setattr(model, "initial_state", initial_state)
 

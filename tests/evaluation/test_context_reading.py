@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 from txlbench.evaluation.context_reading import BUDGETS, Reading, choose_reading, longest_context
-from txlbench.models.interface import View
 
 CPU = torch.device("cpu")
 
@@ -30,7 +30,7 @@ def test_scores_and_tokens_stay_within_the_budget(kind, longest, heads, windows)
     assert scores <= max(budget.scores, reading.windows * heads * longest) * (1 + 1 / longest)
     assert windows or reading.windows == 1 or reading.windows * longest <= budget.tokens
     assert reading.windows == (windows or reading.windows)
-    assert reading.view == View(longest)
+    assert reading.span == AttentionSpan(mem_len=longest)
 
 
 def test_windows_of_positions_that_restart_are_never_cut():
@@ -41,7 +41,7 @@ def test_windows_of_positions_that_restart_are_never_cut():
 
 def test_an_attention_length_limits_every_query():
     reading = choose_reading(config(), 40, CPU, attention_length=6, clamp_len=4)
-    assert reading.view == View(6, clamp_len=4, same_length=True)
+    assert reading.span == AttentionSpan(mem_len=6, clamp_len=4, same_length=True)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "qrnn"])
@@ -53,10 +53,10 @@ def test_a_model_without_attention_has_no_attention_length(kind):
 
 def test_a_memory_shorter_than_the_context_is_refused_where_windows_are_cut():
     with pytest.raises(UserError, match="memory of 39 does not cover a context of 40"):
-        Reading(View(39), longest=40, segment=20, windows=1)
-    Reading(View(40), longest=40, segment=20, windows=1)
-    Reading(View(3, same_length=True), longest=40, segment=20, windows=1)
-    Reading(View(0), longest=40, segment=40, windows=1)
+        Reading(AttentionSpan(mem_len=39), longest=40, segment=20, windows=1)
+    Reading(AttentionSpan(mem_len=40), longest=40, segment=20, windows=1)
+    Reading(AttentionSpan(mem_len=3, same_length=True), longest=40, segment=20, windows=1)
+    Reading(AttentionSpan(mem_len=0), longest=40, segment=40, windows=1)
 
 
 def test_only_positions_that_restart_limit_the_context():

@@ -13,12 +13,12 @@ import torch
 
 from tests.evaluation.by_hand import stream
 from tests.models.subjects import VOCABULARY, transformer
+from txlbench.config.base import AttentionSpan
 from txlbench.config.measurements import Measurement
 from txlbench.data.planted import PlantedProcess
 from txlbench.errors import UserError
 from txlbench.evaluation.eval_streams import lanes, pieces, seen_context, streaming_optimum
 from txlbench.evaluation.scoring import score
-from txlbench.models.interface import View
 
 MEASUREMENTS = {
     "streams": {"regime": "streaming", "tgt_len": 5, "stride": 5, "mem_len": 7, "batch_size": 3},
@@ -229,8 +229,8 @@ def test_no_model_is_better_than_the_context_counted_by_hand_allows():
     model, changed = transformer("xl", n_layer=1), IDS[:60] % 8
     other = changed.copy()
     other[:20] = (other[:20] + 1) % 8
-    view = View(mem_len=8)
-    one, two = (stream(model, ids, 0, 59, 6, view) for ids in (changed, other))
+    span = AttentionSpan(mem_len=8)
+    one, two = (stream(model, ids, 0, 59, 6, span) for ids in (changed, other))
     for p in range(59):
         context = p % 6 + 1 + 8
         reaches = p + 1 - context < 20

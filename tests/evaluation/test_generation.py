@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.models.subjects import VOCABULARY, small, text, transformer
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.generation import Look, Sampling, generate
-from txlbench.models.interface import View
 
 LIKELIEST = Sampling(top_k=1)
 
@@ -24,7 +24,7 @@ def by_whole_passes(model, count, window=None):
     tokens = text(6)
     for _ in range(count):
         seen = tokens if window is None else tokens[:, -window:]
-        hidden, _ = model(seen, model.initial_state(1, View(0)))
+        hidden, _ = model(seen, model.initial_state(1, AttentionSpan(mem_len=0)))
         tokens = torch.cat([tokens, model.log_probs(hidden[:, -1]).argmax(1, keepdim=True)], 1)
     return tokens[0, 6:].tolist()
 
@@ -33,13 +33,13 @@ def by_whole_passes(model, count, window=None):
 @pytest.mark.parametrize("segment", [1, 4, 100])
 def test_with_memory_of_everything_it_equals_whole_passes(encoding, segment):
     model = transformer(encoding)
-    assert drawn(model, Look(View(100), segment)) == by_whole_passes(model, 12)
+    assert drawn(model, Look(AttentionSpan(mem_len=100), segment)) == by_whole_passes(model, 12)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "qrnn"])
 def test_so_it_does_without_attention(kind):
     model = small(kind=kind)
-    assert drawn(model, Look(View(1), 3)) == by_whole_passes(model, 12)
+    assert drawn(model, Look(AttentionSpan(mem_len=1), 3)) == by_whole_passes(model, 12)
 
 
 @pytest.mark.parametrize("encoding", ["absolute", "al-rfou"])
@@ -50,11 +50,15 @@ def test_positions_that_restart_read_the_newest_tokens_anew(encoding):
 
 def test_a_one_layer_model_sees_mem_len_tokens_back_and_no_more():
     model = transformer("xl", n_layer=1)
-    assert drawn(model, Look(View(3), 1)) == by_whole_passes(model, 12, window=4)
+    assert drawn(model, Look(AttentionSpan(mem_len=3), 1)) == by_whole_passes(model, 12, window=4)
 
 
 def test_the_seed_decides_the_text():
-    model, look, sampling = transformer("xl"), Look(View(8), 4), Sampling(None, 3.0)
+    model, look, sampling = (
+        transformer("xl"),
+        Look(AttentionSpan(mem_len=8), 4),
+        Sampling(None, 3.0),
+    )
     assert drawn(model, look, sampling, 1) == drawn(model, look, sampling, 1)
     assert drawn(model, look, sampling, 1) != drawn(model, look, sampling, 2)
 
@@ -70,7 +74,7 @@ def frequencies(sampling, log_probs):
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_tokens_are_drawn_from_the_top_renormalised(cutoffs, top_k, temperature):
     model = transformer("xl", cutoffs=cutoffs)
-    hidden, _ = model(text(6), model.initial_state(1, View(0)))
+    hidden, _ = model(text(6), model.initial_state(1, AttentionSpan(mem_len=0)))
     log_probs = model.log_probs(hidden[:, -1]).detach() / 4
     expected = (log_probs[0] / temperature).softmax(0).numpy()
     expected[np.argsort(-expected)[top_k or VOCABULARY :]] = 0

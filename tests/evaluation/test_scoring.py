@@ -11,11 +11,11 @@ import torch
 
 from tests.evaluation.by_hand import stream, windows
 from tests.models.subjects import VOCABULARY, transformer
+from txlbench.config.base import AttentionSpan
 from txlbench.config.measurements import Measurement, at_attention_length
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.evaluation.scoring import LossSum, best_length, score, shortest_length
-from txlbench.models.interface import View
 
 CPU = torch.device("cpu")
 BOTH = ("xl", "shaw")
@@ -54,13 +54,20 @@ def check(result, expected, tgt_len):
 def test_one_stream_carries_its_memory_through_the_split(encoding, mem_len, same_length):
     model, ids = transformer(encoding), tokens(48)
     result = scored(model, ids, mem_len=mem_len, same_length=same_length, batch_size=1)
-    check(result, stream(model, ids, 0, 47, 5, View(mem_len, same_length=same_length)), 5)
+    check(
+        result,
+        stream(model, ids, 0, 47, 5, AttentionSpan(mem_len=mem_len, same_length=same_length)),
+        5,
+    )
 
 
 def test_streams_start_cold_where_the_split_is_cut():
     model, ids = transformer("xl"), tokens(48)  # 47 predictions: slices of 16, 16 and 15
     result = scored(model, ids, mem_len=7, batch_size=3)
-    parts = [stream(model, ids, *cut, 5, View(7)) for cut in ((0, 16), (16, 32), (32, 47))]
+    parts = [
+        stream(model, ids, *cut, 5, AttentionSpan(mem_len=7))
+        for cut in ((0, 16), (16, 32), (32, 47))
+    ]
     check(result, parts[0] | parts[1] | parts[2], 5)
     assert result.cold_starts == 3
 
@@ -70,7 +77,7 @@ def test_a_sample_reads_one_memory_before_each_block():
     result = scored(model, ids, mem_len=6, batch_size=3, tokens=12)
     expected = {}
     for end in (20, 40, 60):
-        read = stream(model, ids, end - 10, end, 5, View(6))
+        read = stream(model, ids, end - 10, end, 5, AttentionSpan(mem_len=6))
         expected |= {target: read[target] for target in range(end - 4, end)}
     check(result, expected, 5)
     assert result.cold_starts == 0

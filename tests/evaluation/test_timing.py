@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.models.subjects import VOCABULARY, small, transformer
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.timing import Setting, Task, reuse_task, time_by_turns, window_task
-from txlbench.models.interface import View
 
 CPU = torch.device("cpu")
 
@@ -43,7 +43,9 @@ def test_a_window_is_read_whole_for_one_token_a_stream():
 @pytest.mark.parametrize(("tgt_len", "passes"), [(1, 16), (5, 4), (40, 1)])
 def test_reuse_reads_segments_beside_a_full_memory(tgt_len, passes):
     model = transformer("xl")
-    task = reuse_task(setting(model), View(7, same_length=True), tgt_len, attends=True)
+    task = reuse_task(
+        setting(model), AttentionSpan(mem_len=7, same_length=True), tgt_len, attends=True
+    )
     read, keys = watched(model)
     task.run()
     assert task.tokens == 2 * tgt_len * passes
@@ -52,7 +54,7 @@ def test_reuse_reads_segments_beside_a_full_memory(tgt_len, passes):
 
 
 def test_a_recurrent_model_goes_on_from_its_state():
-    task = reuse_task(setting(small(kind="lstm")), View(7), 5, attends=False)
+    task = reuse_task(setting(small(kind="lstm")), AttentionSpan(mem_len=7), 5, attends=False)
     task.run()
     assert task.tokens == 2 * 5 * 4
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
-from txlbench.models.interface import View
 from txlbench.models.transformer import Transformer
 
 Vector = NDArray[np.float64]
@@ -22,9 +22,9 @@ Vector = NDArray[np.float64]
 class SlowTransformer:
     """Feeds one stream segment by segment; memory is a list of vectors for each layer."""
 
-    def __init__(self, model: Transformer, view: View) -> None:
+    def __init__(self, model: Transformer, span: AttentionSpan) -> None:
         self.config: ModelConfig = model.config
-        self.view = view
+        self.span = span
         self.weights: dict[str, Any] = {
             name: parameter.detach().double().numpy()
             for name, parameter in model.named_parameters()
@@ -49,9 +49,9 @@ class SlowTransformer:
                 hidden = [vector + rows[place] for place, vector in enumerate(hidden)]
             old = self.memory[layer]
             states = old + hidden
-            entering = hidden[: self.view.stride] if self.view.stride else hidden
+            entering = hidden[: self.span.stride] if self.span.stride else hidden
             seen = old + entering
-            self.memory[layer] = seen[len(seen) - min(self.view.mem_len, len(seen)) :]
+            self.memory[layer] = seen[len(seen) - min(self.span.mem_len, len(seen)) :]
             hidden = [self.layer(layer, states[: i + 1]) for i in range(len(old), len(states))]
         return hidden
 
@@ -102,11 +102,11 @@ class SlowTransformer:
         return self.weights[f"{name}.o_net.weight"] @ np.concatenate(mixed)
 
     def sees(self, distance: int) -> bool:
-        return not self.view.same_length or distance < self.view.mem_len
+        return not self.span.same_length or distance < self.span.mem_len
 
     def score(self, layer: int, head: int, query: Vector, key: Vector, distance: int) -> float:
         """Terms (a) to (d) for one query and one key, before 1/sqrt(d_head)."""
-        clamp = self.view.clamp_len
+        clamp = self.span.clamp_len
         distance = distance if clamp is None else min(distance, clamp)
         a = query @ key
         if self.config.encoding == "xl":

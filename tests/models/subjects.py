@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import register_encoding
 from txlbench.config.model import ModelConfig
 from txlbench.evaluation import invariants
 from txlbench.evaluation.invariants import strengthen
 from txlbench.models.factory import build_model
-from txlbench.models.interface import View
 from txlbench.models.transformer import Transformer
 
 VOCABULARY = 13
@@ -85,9 +85,9 @@ def text(length: int, batch: int = 1, seed: int = 5) -> Tensor:
     return torch.randint(VOCABULARY, (batch, length), generator=generator)
 
 
-def influence(model: Any, tokens: Tensor, cuts: list[int], view: View) -> Tensor:
+def influence(model: Any, tokens: Tensor, cuts: list[int], span: AttentionSpan) -> Tensor:
     """Whether changing input token p changes the loss at position q: bool [p, q]."""
-    return invariants.influence(model, tokens, cuts, view, VOCABULARY) > invariants.ROUNDING
+    return invariants.influence(model, tokens, cuts, span, VOCABULARY) > invariants.ROUNDING
 
 
 @contextmanager

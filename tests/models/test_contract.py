@@ -13,30 +13,30 @@ from tests.models.subjects import (
     influence,
     text,
 )
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
-from txlbench.models.interface import View
 
 every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
 every_relative = pytest.mark.parametrize("subject", RELATIVE, ids=lambda s: s.name)
 every_attending = pytest.mark.parametrize("subject", ATTENDING, ids=lambda s: s.name)
 
-LOOKS = {
-    "no memory": View(mem_len=0),
-    "memory": View(mem_len=4),
-    "same length": View(mem_len=4, same_length=True),
-    "half loss": View(mem_len=4, stride=3),
+SPANS = {
+    "no memory": AttentionSpan(mem_len=0),
+    "memory": AttentionSpan(mem_len=4),
+    "same length": AttentionSpan(mem_len=4, same_length=True),
+    "half loss": AttentionSpan(mem_len=4, stride=3),
 }
-every_look = pytest.mark.parametrize("view", list(LOOKS.values()), ids=list(LOOKS))
+every_span = pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
 
 
 # Causality
 
 
 @every_model
-@every_look
-def test_gradients_reach_the_past_and_never_the_future(subject: Subject, view: View):
+@every_span
+def test_gradients_reach_the_past_and_never_the_future(subject: Subject, span: AttentionSpan):
     model, tokens = subject.build(), text(13)
-    _, state = model(tokens[:, :6], model.initial_state(1, view))
+    _, state = model(tokens[:, :6], model.initial_state(1, span))
     with embedded_leaves(model) as leaves:
         hidden, _ = model(tokens[:, 6:12], state)
         losses = model.losses(hidden, tokens[:, 7:13])[0]
@@ -48,10 +48,13 @@ def test_gradients_reach_the_past_and_never_the_future(subject: Subject, view: V
 
 
 @every_model
-@every_look
-def test_a_later_token_never_changes_an_earlier_loss(subject: Subject, view: View):
+@every_span
+def test_a_later_token_never_changes_an_earlier_loss(subject: Subject, span: AttentionSpan):
     reach = influence(
-        subject.build(), text(13), [5, 5, 2], View(view.mem_len, None, view.same_length)
+        subject.build(),
+        text(13),
+        [5, 5, 2],
+        AttentionSpan(mem_len=span.mem_len, clamp_len=None, same_length=span.same_length),
     )
     assert not reach.tril(-1).any()
     assert reach.diagonal().all()
@@ -63,10 +66,14 @@ def test_a_later_token_never_changes_an_earlier_loss(subject: Subject, view: Vie
 @every_model
 @pytest.mark.parametrize("cuts", [[6], [2, 6]], ids=["first segment", "with memory"])
 def test_the_old_state_stays_bit_for_bit(subject: Subject, cuts: list[int]):
-    model, tokens, view = subject.build(dropout=0.3, dropatt=0.3).train(), text(20), View(mem_len=5)
-    _, state = stream_losses(model, tokens, cuts, view)
+    model, tokens, span = (
+        subject.build(dropout=0.3, dropatt=0.3).train(),
+        text(20),
+        AttentionSpan(mem_len=5),
+    )
+    _, state = stream_losses(model, tokens, cuts, span)
     before = {name: tensor.clone() for name, tensor in state.tensors().items()}
-    losses, _ = stream_losses(model, tokens[:, 8:], [4, 4], view, state)
+    losses, _ = stream_losses(model, tokens[:, 8:], [4, 4], span, state)
     losses.sum().backward()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -78,20 +85,20 @@ def test_the_old_state_stays_bit_for_bit(subject: Subject, cuts: list[int]):
 @every_model
 def test_the_new_state_carries_no_gradient(subject: Subject):
     model = subject.build().train()
-    _, state = model(text(6), model.initial_state(1, View(mem_len=4)))
+    _, state = model(text(6), model.initial_state(1, AttentionSpan(mem_len=4)))
     assert state.tensors()
     assert not any(tensor.requires_grad for tensor in state.tensors().values())
 
 
 @every_model
 def test_a_state_survives_being_taken_apart_and_put_together(subject: Subject):
-    model, tokens, view = subject.build(), text(13, batch=2), View(mem_len=4)
-    _, state = stream_losses(model, tokens, [6], view)
+    model, tokens, span = subject.build(), text(13, batch=2), AttentionSpan(mem_len=4)
+    _, state = stream_losses(model, tokens, [6], span)
     copied = {name: tensor.clone() for name, tensor in state.tensors().items()}
-    restored = model.initial_state(2, view).replace(copied)
-    expected, _ = stream_losses(model, tokens[:, 6:], [6], view, state)
-    got, _ = stream_losses(model, tokens[:, 6:], [6], view, restored)
-    assert restored.view == view
+    restored = model.initial_state(2, span).replace(copied)
+    expected, _ = stream_losses(model, tokens[:, 6:], [6], span, state)
+    got, _ = stream_losses(model, tokens[:, 6:], [6], span, restored)
+    assert restored.span == span
     assert torch.equal(expected, got)
 
 
@@ -99,10 +106,10 @@ def test_a_state_survives_being_taken_apart_and_put_together(subject: Subject):
 @pytest.mark.parametrize("cuts", [[1, 1, 1], [5, 5, 2]], ids=str)
 def test_mem_len_0_equals_a_memory_cleared_at_every_segment(subject: Subject, cuts: list[int]):
     model, tokens = subject.build(), text(13, batch=2)
-    got, _ = stream_losses(model, tokens, cuts, View(mem_len=0))
+    got, _ = stream_losses(model, tokens, cuts, AttentionSpan(mem_len=0))
     start = 0
     for cut in cuts:
-        fresh, _ = stream_losses(model, tokens[:, start:], [cut], View(mem_len=8))
+        fresh, _ = stream_losses(model, tokens[:, start:], [cut], AttentionSpan(mem_len=8))
         assert torch.equal(got[:, start : start + cut], fresh)
         start += cut
 
@@ -111,36 +118,38 @@ def test_mem_len_0_equals_a_memory_cleared_at_every_segment(subject: Subject, cu
 
 
 @every_model
-@every_look
-def test_a_stream_that_forgot_goes_on_as_one_that_starts_there(subject: Subject, view: View):
+@every_span
+def test_a_stream_that_forgot_goes_on_as_one_that_starts_there(
+    subject: Subject, span: AttentionSpan
+):
     """Row 1 forgets after one segment, row 2 after two, row 0 never."""
     model, tokens = subject.build(), text(31, batch=3)
-    state, parts = model.initial_state(3, view), []
+    state, parts = model.initial_state(3, span), []
     for row, start in ((None, 0), (1, 5), (2, 10)):
         if row is not None:
             state = state.forget(torch.arange(3) == row)
-        losses, state = stream_losses(model, tokens[:, start:], [5], view, state)
+        losses, state = stream_losses(model, tokens[:, start:], [5], span, state)
         parts.append(losses)
-    rest, _ = stream_losses(model, tokens[:, 15:], [5, 1, 8], view, state)
+    rest, _ = stream_losses(model, tokens[:, 15:], [5, 1, 8], span, state)
     got = torch.cat([*parts, rest], dim=1)
     for row, start in enumerate((0, 5, 10)):
         cuts = [5] * (3 - start // 5) + [5, 1, 8]
-        fresh, _ = stream_losses(model, tokens[row : row + 1, start:], cuts, view)
+        fresh, _ = stream_losses(model, tokens[row : row + 1, start:], cuts, span)
         assert torch.allclose(got[row, start:], fresh[0], rtol=0, atol=1e-11)
 
 
 @every_model
 def test_a_state_forgets_without_being_written_to_and_can_be_saved(subject: Subject):
-    model, tokens, view = subject.build(), text(13, batch=2), View(mem_len=4)
-    _, state = stream_losses(model, tokens, [6], view)
+    model, tokens, span = subject.build(), text(13, batch=2), AttentionSpan(mem_len=4)
+    _, state = stream_losses(model, tokens, [6], span)
     before = {name: tensor.clone() for name, tensor in state.tensors().items()}
     forgetful = state.forget(torch.tensor([True, False]))
     forgetful = forgetful.forget(torch.tensor([False, False]))
     assert all(torch.equal(before[name], tensor) for name, tensor in state.tensors().items())
-    restored = model.initial_state(2, view).replace(dict(forgetful.tensors()))
-    expected, _ = stream_losses(model, tokens[:, 6:], [3, 3], view, forgetful)
-    got, _ = stream_losses(model, tokens[:, 6:], [3, 3], view, restored)
-    kept, _ = stream_losses(model, tokens[:, 6:], [3, 3], view, state)
+    restored = model.initial_state(2, span).replace(dict(forgetful.tensors()))
+    expected, _ = stream_losses(model, tokens[:, 6:], [3, 3], span, forgetful)
+    got, _ = stream_losses(model, tokens[:, 6:], [3, 3], span, restored)
+    kept, _ = stream_losses(model, tokens[:, 6:], [3, 3], span, state)
     assert torch.equal(expected, got)
     assert torch.equal(expected[1], kept[1])
     assert not torch.allclose(expected[0], kept[0])
@@ -156,8 +165,8 @@ def test_segments_with_memory_that_covers_equal_one_pass(
     subject: Subject, n_layer: int, cuts: list[int]
 ):
     model, tokens = subject.build(n_layer=n_layer), text(13)
-    whole, _ = stream_losses(model, tokens, [12], View(mem_len=0))
-    parts, _ = stream_losses(model, tokens, cuts, View(mem_len=12))
+    whole, _ = stream_losses(model, tokens, [12], AttentionSpan(mem_len=0))
+    parts, _ = stream_losses(model, tokens, cuts, AttentionSpan(mem_len=12))
     assert torch.allclose(whole, parts, rtol=0, atol=1e-11)
 
 
@@ -167,18 +176,18 @@ def test_at_one_attention_length_it_does_not_matter_where_segments_are_cut(
     subject: Subject, n_layer: int
 ):
     model, tokens = subject.build(n_layer=n_layer), text(25)
-    view = View(mem_len=5, same_length=True)
-    whole, _ = stream_losses(model, tokens, [24], view)
+    span = AttentionSpan(mem_len=5, same_length=True)
+    whole, _ = stream_losses(model, tokens, [24], span)
     for cuts in ([12, 12], [3] * 8, [7, 1, 16]):
-        parts, _ = stream_losses(model, tokens, cuts, view)
+        parts, _ = stream_losses(model, tokens, cuts, span)
         assert torch.allclose(whole, parts, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("subject", NOT_RELATIVE, ids=lambda s: s.name)
 def test_absolute_positions_make_segments_differ_from_one_pass(subject: Subject):
     model, tokens = subject.build(n_layer=1), text(13)
-    whole, _ = stream_losses(model, tokens, [12], View(mem_len=0))
-    parts, _ = stream_losses(model, tokens, [6, 6], View(mem_len=12))
+    whole, _ = stream_losses(model, tokens, [12], AttentionSpan(mem_len=0))
+    parts, _ = stream_losses(model, tokens, [6, 6], AttentionSpan(mem_len=12))
     assert torch.allclose(whole[:, :6], parts[:, :6], rtol=0, atol=1e-11)
     assert ((whole - parts)[:, 6:].abs() > 1e-3).all()
 
@@ -192,13 +201,16 @@ def test_absolute_positions_make_segments_differ_from_one_pass(subject: Subject)
 def test_same_length_reaches_exactly_attention_length_keys_back(
     subject: Subject, attention_length: int, tgt_len: int
 ):
-    model, view = subject.build(n_layer=1), View(attention_length, same_length=True)
+    model, span = (
+        subject.build(n_layer=1),
+        AttentionSpan(mem_len=attention_length, same_length=True),
+    )
     cuts = [tgt_len] * (18 // tgt_len)
     length = sum(cuts)
     places = torch.arange(length)
     distance = places[None, :] - places[:, None]
     expected = (distance >= 0) & (distance < attention_length)
-    assert torch.equal(influence(model, text(length + 1), cuts, view), expected)
+    assert torch.equal(influence(model, text(length + 1), cuts, span), expected)
 
 
 @every_attending
@@ -207,7 +219,10 @@ def test_without_same_length_a_query_sees_memory_and_its_segment(
     subject: Subject, tgt_len: int, mem_len: int
 ):
     reach = influence(
-        subject.build(n_layer=1), text(21), [tgt_len] * (20 // tgt_len), View(mem_len)
+        subject.build(n_layer=1),
+        text(21),
+        [tgt_len] * (20 // tgt_len),
+        AttentionSpan(mem_len=mem_len),
     )
     for query in range(reach.shape[1]):
         oldest = max(0, query // tgt_len * tgt_len - mem_len)
@@ -217,8 +232,8 @@ def test_without_same_length_a_query_sees_memory_and_its_segment(
 @every_attending
 @pytest.mark.parametrize("n_layer", [2, 3])
 def test_reach_grows_by_attention_length_minus_one_a_layer(subject: Subject, n_layer: int):
-    view = View(mem_len=4, same_length=True)
-    reach = influence(subject.build(n_layer=n_layer), text(16), [4, 4, 4, 3], view)
+    span = AttentionSpan(mem_len=4, same_length=True)
+    reach = influence(subject.build(n_layer=n_layer), text(16), [4, 4, 4, 3], span)
     expected = list(range(14 - 3 * n_layer, 15))
     assert reach[:, 14].nonzero().flatten().tolist() == expected
 
@@ -231,7 +246,9 @@ def test_clamp_len_makes_farther_distances_equal(subject: Subject):
     assert not torch.equal(tokens, swapped)
 
     def last_loss(given: torch.Tensor, clamp_len: int | None) -> torch.Tensor:
-        losses, _ = stream_losses(model, given, [6, 6], View(mem_len=6, clamp_len=clamp_len))
+        losses, _ = stream_losses(
+            model, given, [6, 6], AttentionSpan(mem_len=6, clamp_len=clamp_len)
+        )
         return losses[0, -1]
 
     assert torch.allclose(last_loss(tokens, 6), last_loss(swapped, 6), rtol=0, atol=1e-12)
@@ -244,8 +261,8 @@ def test_clamp_len_makes_farther_distances_equal(subject: Subject):
 def test_same_length_with_a_memory_shorter_than_the_segment_is_finite(
     subject: Subject, tgt_len: int
 ):
-    view = View(mem_len=2, same_length=True)
-    losses, _ = stream_losses(subject.build(), text(22), [tgt_len] * (21 // tgt_len), view)
+    span = AttentionSpan(mem_len=2, same_length=True)
+    losses, _ = stream_losses(subject.build(), text(22), [tgt_len] * (21 // tgt_len), span)
     assert losses.isfinite().all()
 
 
@@ -254,17 +271,17 @@ def test_same_length_with_a_memory_shorter_than_the_segment_is_finite(
 
 @every_model
 def test_a_stream_alone_equals_the_stream_in_a_batch(subject: Subject):
-    model, tokens, view = subject.build(), text(13, batch=3), View(mem_len=4)
-    together, _ = stream_losses(model, tokens, [6, 6], view)
+    model, tokens, span = subject.build(), text(13, batch=3), AttentionSpan(mem_len=4)
+    together, _ = stream_losses(model, tokens, [6, 6], span)
     for row in range(3):
-        alone, _ = stream_losses(model, tokens[row : row + 1], [6, 6], view)
+        alone, _ = stream_losses(model, tokens[row : row + 1], [6, 6], span)
         assert torch.allclose(together[row], alone[0], rtol=0, atol=1e-12)
 
 
 @every_model
 def test_losses_are_the_log_probabilities_of_the_targets(subject: Subject):
     model, tokens = subject.build(), text(7, batch=2)
-    hidden, _ = model(tokens[:, :6], model.initial_state(2, View(mem_len=4)))
+    hidden, _ = model(tokens[:, :6], model.initial_state(2, AttentionSpan(mem_len=4)))
     losses = model.losses(hidden, tokens[:, 1:])
     for place in range(6):
         log_probs = model.log_probs(hidden[:, place])
@@ -275,20 +292,20 @@ def test_losses_are_the_log_probabilities_of_the_targets(subject: Subject):
 
 @every_model
 def test_bfloat16_autocast_stays_close_to_float32(subject: Subject):
-    model, tokens, view = subject.build().float(), text(25, batch=4), View(mem_len=8)
-    exact, _ = stream_losses(model, tokens, [8, 8, 8], view)
+    model, tokens, span = subject.build().float(), text(25, batch=4), AttentionSpan(mem_len=8)
+    exact, _ = stream_losses(model, tokens, [8, 8, 8], span)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded, _ = stream_losses(model, tokens, [8, 8, 8], view)
+        rounded, _ = stream_losses(model, tokens, [8, 8, 8], span)
     assert rounded.dtype == torch.float32
     assert 0 < (exact - rounded).abs().mean() < 0.02 * exact.mean()
 
 
 @every_model
 def test_evaluation_in_inference_mode_does_not_spoil_training(subject: Subject):
-    model, tokens, view = subject.build(), text(13), View(mem_len=4)
+    model, tokens, span = subject.build(), text(13), AttentionSpan(mem_len=4)
     with torch.inference_mode():
-        stream_losses(model, tokens, [6, 6], view)
-    losses, _ = stream_losses(model.train(), tokens, [6, 6], view)
+        stream_losses(model, tokens, [6, 6], span)
+    losses, _ = stream_losses(model.train(), tokens, [6, 6], span)
     losses.sum().backward()
     trained = [parameter for parameter in model.parameters() if parameter.numel()]
     assert all(parameter.grad is not None for parameter in trained)

@@ -5,9 +5,9 @@ import torch
 
 from tests.models.subjects import small, text, transformer
 from txlbench import seeding
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
 from txlbench.models.dropout import Dropout, VariationalDropout, keep_mask
-from txlbench.models.interface import View
 
 SIZE = 200_000
 
@@ -103,10 +103,10 @@ def test_the_sites_of_awd_lstm():
     ],
 )
 def test_each_site_of_awd_lstm_is_used(site: str):
-    model, tokens, view = small(kind="lstm").train(), text(13), View(mem_len=1)
-    exact, _ = stream_losses(model, tokens, [12], view)
+    model, tokens, span = small(kind="lstm").train(), text(13), AttentionSpan(mem_len=1)
+    exact, _ = stream_losses(model, tokens, [12], span)
     model.get_submodule(site).rate = 0.5
-    dropped, _ = stream_losses(model, tokens, [12], view)
+    dropped, _ = stream_losses(model, tokens, [12], span)
     assert not torch.equal(exact, dropped)
 
 
@@ -140,21 +140,25 @@ def test_every_site_of_the_official_code_drops():
 )
 def test_each_site_is_used(site: str):
     model = transformer("xl", n_layer=1).train()
-    exact, _ = stream_losses(model, text(13), [12], View(mem_len=0))
+    exact, _ = stream_losses(model, text(13), [12], AttentionSpan(mem_len=0))
     model.get_submodule(site).rate = 0.5
-    dropped, _ = stream_losses(model, text(13), [12], View(mem_len=0))
+    dropped, _ = stream_losses(model, text(13), [12], AttentionSpan(mem_len=0))
     assert not torch.equal(exact, dropped)
 
 
 def test_a_training_step_continues_after_capture_and_restore():
-    model, tokens, view = transformer("xl", dropout=0.3, dropatt=0.3).train(), text(9), View(4)
+    model, tokens, span = (
+        transformer("xl", dropout=0.3, dropatt=0.3).train(),
+        text(9),
+        AttentionSpan(mem_len=4),
+    )
     seeding.seed_everything(6)
-    stream_losses(model, tokens, [8], view)
+    stream_losses(model, tokens, [8], span)
     state = seeding.capture()
-    expected, _ = stream_losses(model, tokens, [8], view)
-    stream_losses(model, tokens, [8], view)
+    expected, _ = stream_losses(model, tokens, [8], span)
+    stream_losses(model, tokens, [8], span)
     seeding.restore(state)
-    got, _ = stream_losses(model, tokens, [8], view)
+    got, _ = stream_losses(model, tokens, [8], span)
     assert torch.equal(expected, got)
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.models.subjects import ATTENDING, Subject, text, transformer
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
 from txlbench.models import kv_cache
-from txlbench.models.interface import View
 from txlbench.models.kv_cache import Cache
 
 
@@ -29,40 +29,49 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
-def read(model: Any, view: View, batch: int = 1) -> torch.Tensor:
+def read(model: Any, span: AttentionSpan, batch: int = 1) -> torch.Tensor:
     """Losses of 5 tokens at once and 20 one by one."""
     tokens = text(26, batch)
-    state = model.evaluation_state(model.initial_state(batch, view))
-    return stream_losses(model, tokens, [5, *[1] * 20], view, state)[0]
+    state = model.evaluation_state(model.initial_state(batch, span))
+    return stream_losses(model, tokens, [5, *[1] * 20], span, state)[0]
 
 
 @pytest.mark.parametrize("subject", ATTENDING, ids=lambda s: s.name)
-@pytest.mark.parametrize("view", [View(7), View(7, same_length=True), View(7, clamp_len=3)])
-def test_single_tokens_take_it_and_lose_nothing(subject: Subject, view: View, steps: list[int]):
+@pytest.mark.parametrize(
+    "span",
+    [
+        AttentionSpan(mem_len=7),
+        AttentionSpan(mem_len=7, same_length=True),
+        AttentionSpan(mem_len=7, clamp_len=3),
+    ],
+)
+def test_single_tokens_take_it_and_lose_nothing(
+    subject: Subject, span: AttentionSpan, steps: list[int]
+):
     model = subject.build()
     for batch in (1, 3):
         tokens = text(26, batch)
-        plain = stream_losses(model, tokens, [5, *[1] * 20], view)[0]
-        assert torch.allclose(read(model, view, batch), plain, rtol=0, atol=1e-10)
+        plain = stream_losses(model, tokens, [5, *[1] * 20], span)[0]
+        assert torch.allclose(read(model, span, batch), plain, rtol=0, atol=1e-10)
     # A plug-in whose scores are no such products goes the long way.
     assert len(steps) == (0 if subject.name == "key-decay" else 40)
 
 
-@pytest.mark.parametrize("view", [View(0), View(6, stride=1)])
-def test_other_ways_of_remembering_go_the_long_way(view: View, steps: list[int]):
-    read(transformer("xl"), view)
+@pytest.mark.parametrize("span", [AttentionSpan(mem_len=0), AttentionSpan(mem_len=6, stride=1)])
+def test_other_ways_of_remembering_go_the_long_way(span: AttentionSpan, steps: list[int]):
+    read(transformer("xl"), span)
     assert not steps
 
 
 def test_so_do_watched_passes_forgetting_streams_and_16_bits(steps: list[int]):
-    model, view, token = transformer("xl").float(), View(6), text(1)
-    state = model.evaluation_state(model.initial_state(1, view))
+    model, span, token = transformer("xl").float(), AttentionSpan(mem_len=6), text(1)
+    state = model.evaluation_state(model.initial_state(1, span))
     _, state = model(token, state)
     assert len(steps) == 1
     model(token, state.clone(), lambda *_: None)
     model(token, state.clone().forget(torch.tensor([True])))
     with torch.autocast("cpu", torch.bfloat16):
-        model(token, model.evaluation_state(model.initial_state(1, view)))
+        model(token, model.evaluation_state(model.initial_state(1, span)))
     assert len(steps) == 1
 
 
@@ -71,14 +80,14 @@ def numbered(first: int, count: int) -> torch.Tensor:
     return torch.arange(first, first + count).float().view(1, 1, 1, -1, 1).expand(2, 1, 2, -1, 1)
 
 
-def empty(view: View) -> Cache:
-    return Cache(torch.empty(2, 2, 1, 2, 0, 1), view)
+def empty(span: AttentionSpan) -> Cache:
+    return Cache(torch.empty(2, 2, 1, 2, 0, 1), span)
 
 
 @pytest.mark.parametrize("mem_len", [0, 1, 5, 12, 1000])
 @pytest.mark.parametrize("stride", [None, 2])
 def test_a_segment_sees_the_newest_in_order(mem_len: int, stride: int | None):
-    cache, remembered, token = empty(View(mem_len, stride=stride)), [], 0
+    cache, remembered, token = empty(AttentionSpan(mem_len=mem_len, stride=stride)), [], 0
     for queries in [3, 3, 1, 7, 2, 1, 1, 5] * 5:
         cache.make_room(queries, torch.float32)
         here = list(range(token, token + queries))
@@ -93,7 +102,7 @@ def test_a_segment_sees_the_newest_in_order(mem_len: int, stride: int | None):
 
 
 def test_the_buffer_stays_within_twice_what_a_segment_needs():
-    cache = empty(View(10))
+    cache = empty(AttentionSpan(mem_len=10))
     for _ in range(200):
         cache.make_room(3, torch.float32)
         cache.write(0, numbered(0, 3))
@@ -102,7 +111,7 @@ def test_the_buffer_stays_within_twice_what_a_segment_needs():
 
 
 def test_moves_are_few():
-    cache, moves = empty(View(100)), 0
+    cache, moves = empty(AttentionSpan(mem_len=100)), 0
     for _ in range(1000):
         before = cache.start
         cache.make_room(1, torch.float32)
@@ -112,41 +121,41 @@ def test_moves_are_few():
 
 
 def test_a_clone_goes_on_by_itself():
-    model, tokens, view = transformer("xl"), text(25, batch=2), View(6)
-    state = model.evaluation_state(model.initial_state(2, view))
-    _, state = stream_losses(model, tokens, [4, 4, 4], view, state)
+    model, tokens, span = transformer("xl"), text(25, batch=2), AttentionSpan(mem_len=6)
+    state = model.evaluation_state(model.initial_state(2, span))
+    _, state = stream_losses(model, tokens, [4, 4, 4], span, state)
     copy = state.clone()
-    expected, _ = stream_losses(model, tokens[:, 12:], [4, 4], view, state)
-    stream_losses(model, tokens.flip(1), [4, 4, 4], view, state)
-    got, _ = stream_losses(model, tokens[:, 12:], [4, 4], view, copy)
+    expected, _ = stream_losses(model, tokens[:, 12:], [4, 4], span, state)
+    stream_losses(model, tokens.flip(1), [4, 4, 4], span, state)
+    got, _ = stream_losses(model, tokens[:, 12:], [4, 4], span, copy)
     assert torch.equal(expected, got)
 
 
 @pytest.mark.parametrize("encoding", ["xl", "shaw"])
 def test_positions_are_projected_once_for_many_passes(encoding: str):
-    model, tokens, view, made = transformer(encoding), text(65), View(20), []
+    model, tokens, span, made = transformer(encoding), text(65), AttentionSpan(mem_len=20), []
     prepare = model.encoding.prepare
     model.encoding.prepare = lambda keys, *rest: (made.append(keys), prepare(keys, *rest))[1]
-    state = model.evaluation_state(model.initial_state(1, view))
-    stream_losses(model, tokens, [1] * 64, view, state)
+    state = model.evaluation_state(model.initial_state(1, span))
+    stream_losses(model, tokens, [1] * 64, span, state)
     assert made == [1, 4, 10, 22]
 
 
 def test_a_cache_serves_the_number_format_that_is_computed_in():
-    model, tokens, view = transformer("xl").float(), text(25, batch=2), View(6)
-    state = model.evaluation_state(model.initial_state(2, view))
-    _, state = stream_losses(model, tokens, [4, 4], view, state)
+    model, tokens, span = transformer("xl").float(), text(25, batch=2), AttentionSpan(mem_len=6)
+    state = model.evaluation_state(model.initial_state(2, span))
+    _, state = stream_losses(model, tokens, [4, 4], span, state)
     with torch.autocast("cpu", torch.bfloat16):
-        _, state = stream_losses(model, tokens[:, 8:], [4], view, state)
+        _, state = stream_losses(model, tokens[:, 8:], [4], span, state)
         assert state.states_N2HBCK.dtype == torch.bfloat16
-    got, _ = stream_losses(model, tokens[:, 12:], [4], view, state)
-    expected, _ = stream_losses(model, tokens, [4] * 4, view)
+    got, _ = stream_losses(model, tokens[:, 12:], [4], span, state)
+    expected, _ = stream_losses(model, tokens, [4] * 4, span)
     assert state.states_N2HBCK.dtype == torch.float32
     assert (got - expected[:, 12:]).abs().mean() < 0.05
 
 
 def test_training_does_not_use_it():
     model = transformer("xl").train()
-    state = model.evaluation_state(model.initial_state(1, View(4)))
+    state = model.evaluation_state(model.initial_state(1, AttentionSpan(mem_len=4)))
     with pytest.raises(AssertionError, match="dropout"):
         model(text(4), state)

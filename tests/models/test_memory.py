@@ -7,18 +7,20 @@ import torch
 from torch import Tensor
 
 from tests.models.subjects import text, transformer
-from txlbench.models.interface import View
+from txlbench.config.base import AttentionSpan
 from txlbench.models.memory import Memory, carried, with_memory
 
 ENCODINGS = ["xl", "shaw", "absolute", "al-rfou"]
 
 
-def run_and_record(encoding: str, segments: list[Tensor], view: View) -> tuple[Memory, list[Any]]:
+def run_and_record(
+    encoding: str, segments: list[Tensor], span: AttentionSpan
+) -> tuple[Memory, list[Any]]:
     """The state after the segments, and for each segment the input that each block got."""
     model, seen = transformer(encoding), []
     for block in model.blocks:
         block.register_forward_pre_hook(lambda _, given: seen.append(given[1].detach().clone()))
-    state = model.initial_state(2, view)
+    state = model.initial_state(2, span)
     for segment in segments:
         _, state = model(segment, state)
     layers = len(model.blocks)
@@ -32,7 +34,7 @@ def test_memory_is_the_newest_min_of_mem_len_and_seen_states(
     encoding: str, lengths: list[int], mem_len: int
 ):
     segments = list(text(sum(lengths), batch=2).split(lengths, dim=1))
-    state, inputs = run_and_record(encoding, segments, View(mem_len))
+    state, inputs = run_and_record(encoding, segments, AttentionSpan(mem_len=mem_len))
     kept = min(mem_len, sum(lengths))
     for layer, remembered in enumerate(state.layers):
         seen = torch.cat([segment[layer] for segment in inputs], dim=1)
@@ -49,7 +51,9 @@ def test_with_a_stride_memory_ends_where_the_next_segment_starts(
     tokens = text(total, batch=2)
     starts = range(0, total - tgt_len + 1, stride)
     segments = [tokens[:, start : start + tgt_len] for start in starts]
-    state, inputs = run_and_record(encoding, segments, View(mem_len, stride=stride))
+    state, inputs = run_and_record(
+        encoding, segments, AttentionSpan(mem_len=mem_len, stride=stride)
+    )
     kept = min(mem_len, len(starts) * stride)
     for layer, remembered in enumerate(state.layers):
         seen = torch.cat([segment[layer][:, :stride] for segment in inputs], dim=1)
@@ -58,12 +62,12 @@ def test_with_a_stride_memory_ends_where_the_next_segment_starts(
 
 def test_a_last_segment_shorter_than_the_stride_is_remembered_whole():
     context = torch.arange(7.0).view(1, 7, 1)
-    assert carried(context, 2, View(4, stride=3))[0, :, 0].tolist() == [3, 4, 5, 6]
+    assert carried(context, 2, AttentionSpan(mem_len=4, stride=3))[0, :, 0].tolist() == [3, 4, 5, 6]
 
 
 def test_an_empty_memory_adds_no_key():
     model = transformer("xl")
-    state = model.initial_state(3, View(mem_len=4))
+    state = model.initial_state(3, AttentionSpan(mem_len=4))
     assert [layer.shape for layer in state.layers] == [(3, 0, 12), (3, 0, 12)]
     segment = torch.ones(3, 2, 12)
     assert with_memory(torch.empty(3, 0, 12), segment) is segment

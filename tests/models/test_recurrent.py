@@ -1,12 +1,12 @@
-"""LSTM and QRNN: equal to plain references, and fed by the state that the view asks for."""
+"""LSTM and QRNN: equal to plain references, and fed by the state that the span asks for."""
 
 import pytest
 import torch
 from torch import nn
 
 from tests.models.subjects import small, text
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
-from txlbench.models.interface import View
 from txlbench.models.recurrent import linear_scan
 
 
@@ -40,7 +40,7 @@ def test_lstm_equals_pytorchs():
         ):
             getattr(reference, f"{theirs}_l{index}").data.copy_(ours)
     tokens = text(9, batch=3)
-    hidden, state = model(tokens, model.initial_state(3, View(1)))
+    hidden, state = model(tokens, model.initial_state(3, AttentionSpan(mem_len=1)))
     expected, (last, cell) = reference(model.embedding(tokens))
     torch.testing.assert_close(hidden, expected)
     for index in range(2):
@@ -60,7 +60,7 @@ def test_qrnn_equals_its_equations():
         cell = f.sigmoid() * cell + (1 - f.sigmoid()) * z.tanh()
         expected.append(o.sigmoid() * cell)
         before = inputs[:, step]
-    hidden, state = model(tokens, model.initial_state(2, View(1)))
+    hidden, state = model(tokens, model.initial_state(2, AttentionSpan(mem_len=1)))
     torch.testing.assert_close(hidden, torch.stack(expected, 1))
     torch.testing.assert_close(state.layers[0][0], cell)
 
@@ -68,9 +68,9 @@ def test_qrnn_equals_its_equations():
 @pytest.mark.parametrize("kind", ["lstm", "qrnn"])
 def test_recurrence_off_starts_every_segment_from_zero(kind):
     model, tokens = small(kind=kind), text(13, batch=2)
-    carried, _ = stream_losses(model, tokens, [6, 6], View(1))
-    reset, _ = stream_losses(model, tokens, [6, 6], View(0))
-    alone, _ = stream_losses(model, tokens[:, 6:], [6], View(0))
+    carried, _ = stream_losses(model, tokens, [6, 6], AttentionSpan(mem_len=1))
+    reset, _ = stream_losses(model, tokens, [6, 6], AttentionSpan(mem_len=0))
+    alone, _ = stream_losses(model, tokens[:, 6:], [6], AttentionSpan(mem_len=0))
     torch.testing.assert_close(reset[:, 6:], alone)
     torch.testing.assert_close(reset[:, :6], carried[:, :6])
     assert (reset[:, 6:] - carried[:, 6:]).abs().max() > 1e-3
@@ -79,8 +79,8 @@ def test_recurrence_off_starts_every_segment_from_zero(kind):
 @pytest.mark.parametrize("kind", ["lstm", "qrnn"])
 def test_half_loss_carries_the_state_of_the_next_segments_start(kind):
     model, tokens = small(kind=kind), text(8)
-    _, after = model(tokens, model.initial_state(1, View(1, stride=5)))
-    _, expected = model(tokens[:, :5], model.initial_state(1, View(1)))
+    _, after = model(tokens, model.initial_state(1, AttentionSpan(mem_len=1, stride=5)))
+    _, expected = model(tokens[:, :5], model.initial_state(1, AttentionSpan(mem_len=1)))
     for ours, theirs in zip(after.tensors().values(), expected.tensors().values(), strict=True):
         torch.testing.assert_close(ours, theirs)
 

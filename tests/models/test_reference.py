@@ -8,30 +8,30 @@ import torch
 
 from tests.models.reference import SlowTransformer, sinusoid
 from tests.models.subjects import text, transformer
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
-from txlbench.models.interface import View
 
 TOLERANCE = 1e-10
 CUTS = [4, 4, 3]
 
-VIEWS = {
-    "memory shorter than a segment": View(mem_len=3),
-    "memory longer than a segment": View(mem_len=6),
-    "no memory": View(mem_len=0),
-    "clamped": View(mem_len=6, clamp_len=2),
-    "clamped to nothing": View(mem_len=6, clamp_len=0),
-    "same length": View(mem_len=5, same_length=True),
-    "same length, short memory": View(mem_len=2, same_length=True),
-    "half loss": View(mem_len=5, stride=2),
+SPANS = {
+    "memory shorter than a segment": AttentionSpan(mem_len=3),
+    "memory longer than a segment": AttentionSpan(mem_len=6),
+    "no memory": AttentionSpan(mem_len=0),
+    "clamped": AttentionSpan(mem_len=6, clamp_len=2),
+    "clamped to nothing": AttentionSpan(mem_len=6, clamp_len=0),
+    "same length": AttentionSpan(mem_len=5, same_length=True),
+    "same length, short memory": AttentionSpan(mem_len=2, same_length=True),
+    "half loss": AttentionSpan(mem_len=5, stride=2),
 }
 
 
-def assert_equals_reference(encoding: str, view: View, **settings: Any) -> None:
+def assert_equals_reference(encoding: str, span: AttentionSpan, **settings: Any) -> None:
     model = transformer(encoding, **settings)
     tokens, batch = text(sum(CUTS) + 1, batch=2), 2
-    got, _ = stream_losses(model, tokens, CUTS, view)
+    got, _ = stream_losses(model, tokens, CUTS, span)
     for row in range(batch):
-        slow, start = SlowTransformer(model, view), 0
+        slow, start = SlowTransformer(model, span), 0
         stream = tokens[row].tolist()
         for cut in CUTS:
             expected = slow.losses(stream[start : start + cut], stream[start + 1 : start + cut + 1])
@@ -40,28 +40,28 @@ def assert_equals_reference(encoding: str, view: View, **settings: Any) -> None:
             start += cut
 
 
-@pytest.mark.parametrize("view", list(VIEWS.values()), ids=list(VIEWS))
+@pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
 @pytest.mark.parametrize(("untie_r", "pre_lnorm"), list(product([False, True], repeat=2)))
-def test_xl_equals_the_equations(view: View, untie_r: bool, pre_lnorm: bool):
-    assert_equals_reference("xl", view, untie_r=untie_r, pre_lnorm=pre_lnorm)
+def test_xl_equals_the_equations(span: AttentionSpan, untie_r: bool, pre_lnorm: bool):
+    assert_equals_reference("xl", span, untie_r=untie_r, pre_lnorm=pre_lnorm)
 
 
-@pytest.mark.parametrize("view", list(VIEWS.values()), ids=list(VIEWS))
+@pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
 @pytest.mark.parametrize("max_distance", [0, 2, 40], ids=lambda d: f"max_distance={d}")
 @pytest.mark.parametrize("shaw_bias", [False, True])
 def test_shaw_equals_the_equations_beyond_max_distance_too(
-    view: View, max_distance: int, shaw_bias: bool
+    span: AttentionSpan, max_distance: int, shaw_bias: bool
 ):
-    assert_equals_reference("shaw", view, max_distance=max_distance, shaw_bias=shaw_bias)
+    assert_equals_reference("shaw", span, max_distance=max_distance, shaw_bias=shaw_bias)
 
 
-@pytest.mark.parametrize("view", list(VIEWS.values()), ids=list(VIEWS))
+@pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
 @pytest.mark.parametrize("encoding", ["absolute", "al-rfou"])
-def test_absolute_encodings_restart_at_every_segment(view: View, encoding: str):
-    assert_equals_reference(encoding, view)
+def test_absolute_encodings_restart_at_every_segment(span: AttentionSpan, encoding: str):
+    assert_equals_reference(encoding, span)
 
 
 @pytest.mark.parametrize("d_model", [11, 12])
 def test_an_odd_width_drops_the_last_cosine(d_model: int):
-    assert_equals_reference("xl", View(mem_len=3), d_model=d_model)
+    assert_equals_reference("xl", AttentionSpan(mem_len=3), d_model=d_model)
     assert len(sinusoid(3, d_model)) == d_model

@@ -19,7 +19,7 @@ from tests.training.trial import (
     trained,
     weights,
 )
-from txlbench.models.interface import View
+from txlbench.config.base import AttentionSpan
 from txlbench.training.loop import Diverged, Hooks, train, with_resets
 from txlbench.training.optimisation import WeightAverage, learning_rate
 
@@ -234,7 +234,7 @@ def test_the_first_three_losses_are_the_known_ones():
 class Noting:
     """A memory that notes who forgets."""
 
-    view = View(4)
+    span = AttentionSpan(mem_len=4)
 
     def __init__(self, notes):
         self.notes = notes

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from tests.training.trial import VOCABULARY, config, state_of, streams, text
+from txlbench.config.base import AttentionSpan
+from txlbench.config.measurements import training_span
 from txlbench.models import attention
-from txlbench.models.interface import View
 from txlbench.training.objective import Auxiliary, scored_loss
-from txlbench.training.state import training_view
 
 
 @pytest.mark.parametrize("loss", ["full", "half"])
@@ -123,7 +123,9 @@ def test_memory_is_what_stands_before_the_segment(loss, tgt_len, mem_len):
         end = start + batch.tokens.shape[1]
         begin, first = max(0, start - mem_len), end - batch.scored
         seen = stream[:, begin : end + 1].long()
-        hidden, _ = state.model.forward(seen[:, :-1], state.model.initial_state(2, View(0)))
+        hidden, _ = state.model.forward(
+            seen[:, :-1], state.model.initial_state(2, AttentionSpan(mem_len=0))
+        )
         expected = state.model.losses(hidden, seen[:, 1:])[:, first - begin :].sum()
         torch.testing.assert_close(found.scored, expected)
         start += run.train.stride
@@ -132,5 +134,5 @@ def test_memory_is_what_stands_before_the_segment(loss, tgt_len, mem_len):
 
 def test_the_training_view_is_the_configured_one():
     run = config({"clamp_len": 9, "same_length": True}, tgt_len=7, mem_len=5, loss="half")
-    assert training_view(run) == View(5, clamp_len=9, same_length=True, stride=4)
-    assert training_view(config(recurrence=False)).mem_len == 0
+    assert training_span(run) == AttentionSpan(mem_len=5, clamp_len=9, same_length=True, stride=4)
+    assert training_span(config(recurrence=False)).mem_len == 0

@@ -9,6 +9,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn.attention import flex_attention as flex
 
 from tests.training.trial import Recorder, config, settings_of, state_of, streams
+from txlbench.config.measurements import training_span
 from txlbench.models.attention import Attention
 from txlbench.models.kernels.cuda import flexible_attention
 from txlbench.training.loop import train
@@ -17,7 +18,6 @@ from txlbench.training.state import (
     empty_memories,
     has_one_shape,
     hidden_memory,
-    training_view,
 )
 
 RUNS = {
@@ -75,14 +75,14 @@ def test_attention_of_cuda_devices_is_compiled_with_the_rest(monkeypatch: pytest
 
 def test_a_cuda_device_meets_one_shape_of_memory_from_the_first_step_on():
     run = config(mem_len=9)
-    state, view = state_of(run), training_view(run)
+    state, span = state_of(run), training_span(run)
 
     def on_cuda() -> Any:
         yield SimpleNamespace(device=torch.device("cuda"))
 
     assert not has_one_shape(state.model, run.train)
     state.model.parameters = on_cuda  # type: ignore[method-assign]
-    (memory,) = empty_memories(state.model, run.train, view)
+    (memory,) = empty_memories(state.model, run.train, span)
     assert [tuple(layer.shape) for layer in memory.layers] == [(4, 9, 16)] * 2
     assert memory.known_B.tolist() == [0] * 4
 
@@ -90,7 +90,7 @@ def test_a_cuda_device_meets_one_shape_of_memory_from_the_first_step_on():
 def test_a_recurrent_state_is_as_it_is():
     state = state_of(config({"kind": "lstm"}))
     (plain,) = state.memories
-    hidden = hidden_memory(state.model, 4, training_view(config()), 6)
+    hidden = hidden_memory(state.model, 4, training_span(config()), 6)
     assert {name: part.shape for name, part in hidden.tensors().items()} == {
         name: part.shape for name, part in plain.tensors().items()
     }

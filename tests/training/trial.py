@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from txlbench.config.measurements import training_span
 from txlbench.config.run_config import RunConfig
 from txlbench.data.streams import Streams
 from txlbench.models.factory import build_model
 from txlbench.seeding import seed_everything
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser
-from txlbench.training.state import TrainingState, empty_memories, training_view
+from txlbench.training.state import TrainingState, empty_memories
 
 CPU = torch.device("cpu")
 VOCABULARY = 11
@@ -40,11 +41,11 @@ def state_of(run, dtype=torch.float32):
     seed_everything(run.seed)
     model = build_model(run.model, VOCABULARY).to(dtype)
     optimiser = build_optimiser(model.parameters(), run.train)
-    return TrainingState(model, optimiser, empty_memories(model, run.train, training_view(run)))
+    return TrainingState(model, optimiser, empty_memories(model, run.train, training_span(run)))
 
 
 def settings_of(run):
-    return Settings(run.train, training_view(run), CPU, run.train.precision)
+    return Settings(run.train, training_span(run), CPU, run.train.precision)
 
 
 @dataclass

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.benchmarks import CONTEXTS, VOCABULARY, Workload
 from txlbench.config.train import TrainConfig
 from txlbench.data.streams import Batch
@@ -28,7 +29,7 @@ from txlbench.evaluation.context_reading import choose_reading
 from txlbench.evaluation.scoring import zero_memory
 from txlbench.machine import set_allocator
 from txlbench.models.factory import build_model
-from txlbench.models.interface import LanguageModel, View
+from txlbench.models.interface import LanguageModel
 from txlbench.seeding import seed_everything
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser
@@ -70,10 +71,10 @@ def _training(model: LanguageModel, workload: Workload, device: torch.device) ->
         log_interval=10**6,
         eval_interval=10**6,
     )
-    view = View(workload.mem_len)
-    settings = Settings(config, view, device, workload.dtype, workload.model.n_layer)
+    span = AttentionSpan(mem_len=workload.mem_len)
+    settings = Settings(config, span, device, workload.dtype, workload.model.n_layer)
     optimiser = build_optimiser(model.parameters(), config)
-    state = TrainingState(model, optimiser, empty_memories(model, config, view))
+    state = TrainingState(model, optimiser, empty_memories(model, config, span))
     tokens = _tokens(workload, workload.tgt_len + 1, device)
     batch = Batch(tokens[:, :-1], tokens[:, 1:], workload.tgt_len, False)
 
@@ -104,7 +105,7 @@ def _streaming(model: LanguageModel, workload: Workload, device: torch.device) -
     """Segments with a full memory and their losses; one token at a time where that is asked."""
     length = workload.tgt_len
     tokens = _tokens(workload, length + 1, device)
-    full = zero_memory(model, workload.batch_size, View(workload.mem_len))
+    full = zero_memory(model, workload.batch_size, AttentionSpan(mem_len=workload.mem_len))
     with autocast(workload.dtype, device):
         state = model.evaluation_state(full)
 

@@ -15,21 +15,23 @@ from typing import Any
 import numpy as np
 import torch
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.identity import fingerprint
+from txlbench.config.measurements import training_span
 from txlbench.config.run_config import RunConfig
 from txlbench.data.streams import Streams
 from txlbench.errors import UserError
 from txlbench.evaluation import invariants
 from txlbench.evaluation.invariants import ROUNDING, TOLERANCE, strengthen
 from txlbench.models.factory import build_model
-from txlbench.models.interface import LanguageModel, View
+from txlbench.models.interface import LanguageModel
 from txlbench.seeding import seed_everything
 from txlbench.training import checkpoint
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import WeightAverage, build_optimiser
-from txlbench.training.state import TrainingState, empty_memories, training_view
+from txlbench.training.state import TrainingState, empty_memories
 
 TGT_LEN = 6
 VOCABULARY = 17
@@ -107,7 +109,7 @@ def _state(config: RunConfig) -> TrainingState:
     model = build_model(config.model, VOCABULARY)
     optimiser = build_optimiser(model.parameters(), config.train)
     average = None if config.train.average_from is None else WeightAverage(model)
-    memories = empty_memories(model, config.train, training_view(config))
+    memories = empty_memories(model, config.train, training_span(config))
     return TrainingState(model, optimiser, memories, average=average)
 
 
@@ -117,7 +119,7 @@ def _train_until(config: RunConfig, state: TrainingState, until: int) -> None:
     train_config = config.train
     streams = Streams(ids, train_config.batch_size, train_config.tgt_len, train_config.stride)
     settings = Settings(
-        train_config, training_view(config), torch.device("cpu"), "fp32", config.model.n_layer
+        train_config, training_span(config), torch.device("cpu"), "fp32", config.model.n_layer
     )
     hooks = Hooks(
         log=lambda _: None,
@@ -185,35 +187,35 @@ def check(config: RunConfig) -> tuple[dict[str, float | None], float]:
     model = build_model(config.model, VOCABULARY).double().eval()
     strengthen(model)
     tokens = torch.randint(VOCABULARY, (3, sum(CUTS) + 1))
-    view = training_view(config)
+    span = training_span(config)
     found: dict[str, float | None] = {
-        name: _measured(config, name, measure) for name, measure in _measures(model, tokens, view)
+        name: _measured(config, name, measure) for name, measure in _measures(model, tokens, span)
     }
     found["resumed"] = _measured(config, "resumed", lambda: resumed(config))
     cuts = _measured(
         config,
         "cuts",
         lambda: invariants.cut_dependence(
-            model, tokens, [TGT_LEN, TGT_LEN], [TGT_LEN // 2] * 4, view
+            model, tokens, [TGT_LEN, TGT_LEN], [TGT_LEN // 2] * 4, span
         ),
     )
     return {name: found[name] for name in INVARIANTS}, cuts or 0.0
 
 
 def _measures(
-    model: LanguageModel, tokens: torch.Tensor, view: View
+    model: LanguageModel, tokens: torch.Tensor, span: AttentionSpan
 ) -> Iterator[tuple[str, Callable[[], float]]]:
     yield (
         "causality",
         lambda: max(
             invariants.causality(model, tokens, CUTS, each, VOCABULARY)
-            for each in (view, View(mem_len=0))
+            for each in (span, AttentionSpan(mem_len=0))
         ),
     )
-    yield "memory purity", partial(invariants.memory_purity, model, tokens, CUTS, view)
+    yield "memory purity", partial(invariants.memory_purity, model, tokens, CUTS, span)
     yield "segments", partial(invariants.segments, model, tokens, CUTS)
-    yield "batches", partial(invariants.batches, model, tokens, CUTS, view)
-    yield "softmax", partial(invariants.dense_softmax, model, tokens[:, : TGT_LEN + 1], view)
+    yield "batches", partial(invariants.batches, model, tokens, CUTS, span)
+    yield "softmax", partial(invariants.dense_softmax, model, tokens[:, : TGT_LEN + 1], span)
     model.zero_grad()
 
 

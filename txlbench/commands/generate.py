@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 
 from txlbench.commands.load_model import LoadedModel, load_model
+from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import Level
 from txlbench.data.vocabulary import EOS, UNKNOWN, VOCABULARIES, ByteVocabulary, Vocabulary
 from txlbench.errors import UserError
 from txlbench.evaluation.generation import Look, Sampling, generate
 from txlbench.machine import own_device
-from txlbench.models.interface import View
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def continue_text(wish: Wish) -> Continuation:
     drawn = generate(loaded.model, ids, look, sampling, generator.manual_seed(wish.seed))
     added = list(islice(drawn, wish.tokens))
     seconds = time.perf_counter() - begin
-    mem_len = None if look.view is None else look.view.mem_len
+    mem_len = None if look.span is None else look.span.mem_len
     return Continuation(vocabulary.decode([*ids, *added]), added, mem_len, seconds)
 
 
@@ -140,4 +140,7 @@ def _look(loaded: LoadedModel, mem_len: int | None) -> Look:
     if mem_len is None:
         mem_len = look_back.mem_len or look_back.tgt_len
     same_length = look_back.same_length and mem_len > 0
-    return Look(View(mem_len, look_back.clamp_len, same_length), look_back.tgt_len)
+    return Look(
+        AttentionSpan(mem_len=mem_len, clamp_len=look_back.clamp_len, same_length=same_length),
+        look_back.tgt_len,
+    )

@@ -13,11 +13,11 @@ import torch
 from txlbench.commands.load_model import LoadedModel, fresh_model, is_fresh, load_model
 from txlbench.commands.names import find_run, is_foreign, shortest_suffixes
 from txlbench.commands.publish import Published, publish
+from txlbench.config.base import AttentionSpan
 from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError
 from txlbench.evaluation.timing import Setting, Task, reuse_task, time_by_turns, window_task
 from txlbench.machine import current_commit, own_device, processor
-from txlbench.models.interface import View
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.reporting.findings import report_speed
 from txlbench.training.runtime import autocast
@@ -170,11 +170,13 @@ def _tasks(
     if attends:
         yield Case(contender.name, WINDOW, None), window_task(setting, length)
     if loaded.config.has_coherent_memory:
-        view = View(length, loaded.look_back.clamp_len, same_length=attends)
+        span = AttentionSpan(
+            mem_len=length, clamp_len=loaded.look_back.clamp_len, same_length=attends
+        )
         # A recurrent state knows no attention length: its slowest and its fastest way will do.
         tgt_lens = request.tgt_lens if attends else (min(request.tgt_lens),)
         for tgt_len in dict.fromkeys((*tgt_lens, length)):
-            task = reuse_task(setting, view, tgt_len, attends)
+            task = reuse_task(setting, span, tgt_len, attends)
             yield Case(contender.name, REUSE, tgt_len), task
 
 

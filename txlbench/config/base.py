@@ -1,10 +1,8 @@
-"""How a loss in nats is shown: bits per character for bytes and characters, else perplexity.
-
-What all parts of a configuration have in common.
-"""
+"""What every part shares: validated sections, the span of attention, and units of losses."""
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -24,6 +22,34 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     UNHASHED: ClassVar[frozenset[str]] = frozenset()
     ADDED: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSpan:
+    """How far a model attends; chosen at run time, since it changes no weight.
+
+    Attributes:
+        mem_len: hidden states of earlier tokens that are cached, 0 for none.
+        clamp_len: relative distances are clamped at this value; None for no limit.
+        same_length: every query sees exactly mem_len keys, itself included, as in the official
+            PyTorch code; needs mem_len of at least 1.
+        stride: tokens by which segments move on; only the first `stride` states of a segment
+            enter memory, as the next segment reads the others again. None for all of them.
+    """
+
+    mem_len: int
+    clamp_len: int | None = None
+    same_length: bool = False
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.same_length and self.mem_len < 1:
+            raise ValueError("same_length needs mem_len of at least 1: each query sees itself")
+
+    @property
+    def attention_length(self) -> int | None:
+        """The number of keys each query sees, itself included; None for all there are."""
+        return self.mem_len if self.same_length else None
 
 
 DECIMALS = {"bpc": 3, "ppl": 2}

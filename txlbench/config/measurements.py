@@ -7,7 +7,7 @@ from here, so that they cannot disagree on how a number was obtained.
 from types import MappingProxyType
 from typing import Literal
 
-from txlbench.config.base import Section, Split
+from txlbench.config.base import AttentionSpan, Section, Split
 from txlbench.config.identity import fingerprint, hashed_fields
 from txlbench.config.run_config import RunConfig
 
@@ -49,10 +49,28 @@ class Measurement(Section):
     zero_memory: bool = False
 
     @property
+    def span(self) -> AttentionSpan:
+        """How far the model attends; without memory it has no other length than the window's."""
+        return AttentionSpan(
+            mem_len=self.mem_len, clamp_len=self.clamp_len, same_length=self.same_length
+        )
+
+    @property
     def key(self) -> str:
         """A file name: readable, and distinct for distinct measurements."""
         length = f"a{self.attention_length}" if self.attention_length else f"t{self.tgt_len}"
         return f"{self.split}-{self.regime}-{length}-{fingerprint(hashed_fields(self))}"
+
+
+def training_span(config: RunConfig) -> AttentionSpan:
+    """How far the model attends in training; half loss makes segments overlap."""
+    train, model = config.train, config.model
+    return AttentionSpan(
+        mem_len=train.memory,
+        clamp_len=model.clamp_len,
+        same_length=model.same_length,
+        stride=train.stride,
+    )
 
 
 def training_regime(config: RunConfig, split: Split) -> Measurement:

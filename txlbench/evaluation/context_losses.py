@@ -232,7 +232,7 @@ def _read(
     places = windows.starts[first:end, None] + np.arange(length + 1)
     tokens = torch.from_numpy(ids[np.minimum(places, len(ids) - 1)].astype(np.int64)).to(device)
     losses = np.empty(len(rows), dtype=np.float32)
-    state = model.evaluation_state(model.initial_state(end - first, reading.view))
+    state = model.evaluation_state(model.initial_state(end - first, reading.span))
     for start in range(0, length, reading.segment):
         stop = min(start + reading.segment, length)
         hidden_BTD, state = model.forward(tokens[:, start:stop], state)

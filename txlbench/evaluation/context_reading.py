@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
-from txlbench.models.interface import View
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Reading:
     """How windows are read, so that their values do not depend on where they are cut.
 
     Attributes:
-        view: how the model looks back.
+        span: how the model looks back.
         longest: tokens of the longest window.
         segment: tokens of a window read at once; the next are read with memory.
         windows: windows read side by side.
@@ -40,16 +40,16 @@ class Reading:
             losses would then depend on the cuts, and gains alternate with them.
     """
 
-    view: View
+    span: AttentionSpan
     longest: int
     segment: int
     windows: int
 
     def __post_init__(self) -> None:
         cut = self.segment < self.longest
-        if cut and not self.view.same_length and self.view.mem_len < self.longest:
+        if cut and not self.span.same_length and self.span.mem_len < self.longest:
             raise UserError(
-                f"memory of {self.view.mem_len} does not cover a context of {self.longest}",
+                f"memory of {self.span.mem_len} does not cover a context of {self.longest}",
                 "give --attention-length, or choose shorter contexts",
             )
 
@@ -85,13 +85,22 @@ def choose_reading(
             raise UserError(
                 f"--attention-length: {config.kind} has no attention", "drop the option"
             )
-        return Reading(View(longest), longest, longest, windows or _fit(budget.tokens, longest))
+        return Reading(
+            AttentionSpan(mem_len=longest),
+            longest,
+            longest,
+            windows or _fit(budget.tokens, longest),
+        )
     row = config.n_head * longest
     if windows is None:
         windows = min(_fit(budget.tokens, longest), _fit(budget.scores, row * longest))
     segments = max(round(longest / SEGMENT), -(-longest // _fit(budget.scores, row * windows)))
     return Reading(
-        View(attention_length or longest, clamp_len, attention_length is not None),
+        AttentionSpan(
+            mem_len=attention_length or longest,
+            clamp_len=clamp_len,
+            same_length=attention_length is not None,
+        ),
         longest,
         -(-longest // segments) if config.has_coherent_memory else longest,
         windows,

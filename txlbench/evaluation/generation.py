@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from txlbench.models.interface import LanguageModel, View
+from txlbench.config.base import AttentionSpan
+from txlbench.models.interface import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class Look:
     """What the model sees of the text before it.
 
     Attributes:
-        view: memory that is carried from token to token; None where positions restart at every
+        span: memory that is carried from token to token; None where positions restart at every
             segment, and the newest tokens are read anew for each.
         segment: tokens of the prompt read at once, or the newest that are read anew.
     """
 
-    view: View | None
+    span: AttentionSpan | None
     segment: int
 
 
@@ -60,22 +61,22 @@ def generate(
         prompt: token ids [N], at least one.
     """
     tokens = torch.from_numpy(prompt.astype(np.int64)).to(generator.device)[None]
-    if look.view is None:
+    if look.span is None:
         return _in_windows(model, tokens, look.segment, sampling, generator)
-    return _with_memory(model, tokens, look.view, look.segment, sampling, generator)
+    return _with_memory(model, tokens, look.span, look.segment, sampling, generator)
 
 
 @torch.inference_mode()
 def _with_memory(
     model: LanguageModel,
     tokens_BT: Tensor,
-    view: View,
+    span: AttentionSpan,
     segment: int,
     sampling: Sampling,
     generator: torch.Generator,
 ) -> Iterator[int]:
     """Reads the prompt once, then one token a pass, beside the keys and values remembered."""
-    state = model.evaluation_state(model.initial_state(1, view))
+    state = model.evaluation_state(model.initial_state(1, span))
     while True:
         for part_BT in tokens_BT.split(segment, dim=1):
             hidden_BTD, state = model.forward(part_BT, state)
@@ -92,7 +93,7 @@ def _in_windows(
     generator: torch.Generator,
 ) -> Iterator[int]:
     """Reads the newest `length` tokens for each."""
-    state = model.evaluation_state(model.initial_state(1, View(0)))
+    state = model.evaluation_state(model.initial_state(1, AttentionSpan(mem_len=0)))
     while True:
         tokens_BT = tokens_BT[:, -length:]
         hidden_BTD, state = model.forward(tokens_BT, state)

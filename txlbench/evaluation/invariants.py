@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from txlbench.models.interface import LanguageModel, State, View
+from txlbench.config.base import AttentionSpan
+from txlbench.models.interface import LanguageModel, State
 
 ROUNDING = 1e-12
 """Losses of equal computations in float64 differ by less; influences are larger."""
@@ -27,11 +28,11 @@ def stream_losses(
     model: LanguageModel,
     tokens_BT: Tensor,
     cuts: Sequence[int],
-    view: View,
+    span: AttentionSpan,
     state: State | None = None,
 ) -> tuple[Tensor, State]:
     """Losses [B, sum(cuts)] of segments of the given lengths, memory carried; and the state."""
-    state = model.initial_state(len(tokens_BT), view) if state is None else state
+    state = model.initial_state(len(tokens_BT), span) if state is None else state
     losses, start = [], 0
     for length in cuts:
         hidden, state = model(tokens_BT[:, start : start + length], state)
@@ -41,7 +42,7 @@ def stream_losses(
 
 
 def influence(
-    model: LanguageModel, tokens: Tensor, cuts: Sequence[int], view: View, vocabulary: int
+    model: LanguageModel, tokens: Tensor, cuts: Sequence[int], span: AttentionSpan, vocabulary: int
 ) -> Tensor:
     """How much changing input token p changes the loss at position q, [p, q].
 
@@ -53,7 +54,7 @@ def influence(
     changed = rows.clone()
     places = torch.arange(length)
     changed[places, places] = (changed[places, places] + 1) % vocabulary
-    state, losses, start = model.initial_state(length + 1, view), [], 0
+    state, losses, start = model.initial_state(length + 1, span), [], 0
     for cut in cuts:
         hidden, state = model(changed[:, start : start + cut], state)
         losses.append(model.losses(hidden, rows[:, start + 1 : start + cut + 1]))
@@ -63,18 +64,20 @@ def influence(
 
 
 def causality(
-    model: LanguageModel, tokens: Tensor, cuts: Sequence[int], view: View, vocabulary: int
+    model: LanguageModel, tokens: Tensor, cuts: Sequence[int], span: AttentionSpan, vocabulary: int
 ) -> float:
     """The largest influence of a token on a loss before it."""
-    return _largest(influence(model, tokens[:1], cuts, view, vocabulary).tril(-1))
+    return _largest(influence(model, tokens[:1], cuts, span, vocabulary).tril(-1))
 
 
-def memory_purity(model: LanguageModel, tokens: Tensor, cuts: Sequence[int], view: View) -> float:
+def memory_purity(
+    model: LanguageModel, tokens: Tensor, cuts: Sequence[int], span: AttentionSpan
+) -> float:
     """The largest change of an old state by a step of training from it."""
     first, *later = cuts
-    _, state = stream_losses(model, tokens, [first], view)
+    _, state = stream_losses(model, tokens, [first], span)
     before = {name: tensor.clone() for name, tensor in state.tensors().items()}
-    losses, _ = stream_losses(model, tokens[:, first:], later, view, state)
+    losses, _ = stream_losses(model, tokens[:, first:], later, span, state)
     if not (found := _changed(before, state)):  # else backward need not be possible
         losses.sum().backward()
         model.zero_grad()
@@ -90,35 +93,41 @@ def _changed(before: Mapping[str, Tensor], state: State) -> float:
 def segments(model: LanguageModel, tokens: Tensor, cuts: Sequence[int]) -> float:
     """Segments with a memory that covers all before, against one pass without memory."""
     length = sum(cuts)
-    whole, _ = stream_losses(model, tokens, [length], View(mem_len=0))
-    parts, _ = stream_losses(model, tokens, cuts, View(mem_len=length))
+    whole, _ = stream_losses(model, tokens, [length], AttentionSpan(mem_len=0))
+    parts, _ = stream_losses(model, tokens, cuts, AttentionSpan(mem_len=length))
     return _largest(whole - parts)
 
 
 def cut_dependence(
-    model: LanguageModel, tokens: Tensor, one: Sequence[int], other: Sequence[int], view: View
+    model: LanguageModel,
+    tokens: Tensor,
+    one: Sequence[int],
+    other: Sequence[int],
+    span: AttentionSpan,
 ) -> float:
     """How much losses depend on where segments are cut.
 
     Nothing where every query sees the same number of keys. Else a query early in a segment sees
     fewer of them, and each layer adds to the difference: deeper layers see farther by memory.
     """
-    first, _ = stream_losses(model, tokens, one, view)
-    second, _ = stream_losses(model, tokens, other, view)
+    first, _ = stream_losses(model, tokens, one, span)
+    second, _ = stream_losses(model, tokens, other, span)
     return _largest(first - second)
 
 
-def batches(model: LanguageModel, tokens: Tensor, cuts: Sequence[int], view: View) -> float:
+def batches(
+    model: LanguageModel, tokens: Tensor, cuts: Sequence[int], span: AttentionSpan
+) -> float:
     """Each stream alone, against all of them in a batch."""
-    together, _ = stream_losses(model, tokens, cuts, view)
-    alone = [stream_losses(model, row[None], cuts, view)[0] for row in tokens]
+    together, _ = stream_losses(model, tokens, cuts, span)
+    alone = [stream_losses(model, row[None], cuts, span)[0] for row in tokens]
     return _largest(together - torch.cat(alone))
 
 
-def dense_softmax(model: LanguageModel, tokens: Tensor, view: View) -> float:
+def dense_softmax(model: LanguageModel, tokens: Tensor, span: AttentionSpan) -> float:
     """Losses against log-probabilities of the whole vocabulary, and these against a sum of one."""
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    hidden, _ = model(inputs, model.initial_state(len(tokens), view))
+    hidden, _ = model(inputs, model.initial_state(len(tokens), span))
     log_probs = model.log_probs(hidden.flatten(0, 1))
     picked = log_probs.gather(1, targets.reshape(-1, 1)).reshape(targets.shape)
     unity = log_probs.logsumexp(dim=1)

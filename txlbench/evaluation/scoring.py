@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.measurements import Measurement
 from txlbench.evaluation.eval_streams import Lane, Piece, lanes, pieces
-from txlbench.models.interface import LanguageModel, State, View
+from txlbench.models.interface import LanguageModel, State
 
 
 @dataclass
@@ -62,12 +63,12 @@ class LossSum:
         ]
 
 
-def zero_memory(model: LanguageModel, batch_size: int, view: View) -> State:
+def zero_memory(model: LanguageModel, batch_size: int, span: AttentionSpan) -> State:
     """The state of `batch_size` streams that remember `mem_len` zeros in every layer."""
-    state = model.initial_state(batch_size, view)
+    state = model.initial_state(batch_size, span)
     return state.replace(
         {
-            name: memory.new_zeros(batch_size, view.mem_len, *memory.shape[2:])
+            name: memory.new_zeros(batch_size, span.mem_len, *memory.shape[2:])
             for name, memory in state.tensors().items()
         }
     )
@@ -146,11 +147,11 @@ def score(
 
 def _stream(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
     """All lanes side by side, memory carried; lanes that end earlier are padded."""
-    view = View(measurement.mem_len, measurement.clamp_len, measurement.same_length)
+    span = measurement.span
     if measurement.zero_memory:
-        state = zero_memory(reader.model, len(plan), view)
+        state = zero_memory(reader.model, len(plan), span)
     else:
-        state = reader.model.initial_state(len(plan), view)
+        state = reader.model.initial_state(len(plan), span)
     state = reader.model.evaluation_state(state)
     nothing = Piece(0, 0, 0)
     for row in zip_longest(*(pieces(lane, measurement) for lane in plan), fillvalue=nothing):
@@ -159,14 +160,14 @@ def _stream(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> No
 
 def _slide(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
     """All windows of all lanes, each without memory: what a pass leaves is as fresh as before."""
-    view = View(0, measurement.clamp_len)
+    span = measurement.span
     windows = (piece for lane in plan for piece in pieces(lane, measurement))
     at_once = max(1, WINDOW_TOKENS // measurement.tgt_len)
     states: dict[int, Any] = {}  # by windows read at once: the last are fewer
     while row := tuple(islice(windows, at_once)):
         rows = len(row)
         if rows not in states:
-            states[rows] = reader.model.evaluation_state(reader.model.initial_state(rows, view))
+            states[rows] = reader.model.evaluation_state(reader.model.initial_state(rows, span))
         states[rows] = reader.read(row, states[rows])
 
 

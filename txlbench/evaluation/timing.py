@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.scoring import zero_memory
-from txlbench.models.interface import LanguageModel, View
+from txlbench.models.interface import LanguageModel
 
 AT_LEAST = 16
 """New tokens of a stream in one timing: a single pass would be too short for the clock."""
@@ -45,7 +46,9 @@ class Setting:
 def window_task(setting: Setting, attention_length: int) -> Task:
     """The newest `attention_length` tokens are read anew for one prediction: stride 1."""
     model, tokens = setting.model, setting.tokens(attention_length)
-    state = model.evaluation_state(model.initial_state(setting.batch_size, View(0)))
+    state = model.evaluation_state(
+        model.initial_state(setting.batch_size, AttentionSpan(mem_len=0))
+    )
 
     def run() -> None:
         hidden, _ = model.forward(tokens, state)
@@ -54,7 +57,7 @@ def window_task(setting: Setting, attention_length: int) -> Task:
     return Task(setting.batch_size, run)
 
 
-def reuse_task(setting: Setting, view: View, tgt_len: int, attends: bool) -> Task:
+def reuse_task(setting: Setting, span: AttentionSpan, tgt_len: int, attends: bool) -> Task:
     """Segments of `tgt_len` tokens are read beside a full memory, all their losses taken.
 
     Args:
@@ -62,9 +65,9 @@ def reuse_task(setting: Setting, view: View, tgt_len: int, attends: bool) -> Tas
     """
     model, tokens = setting.model, setting.tokens(tgt_len + 1)
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    state: Any = model.initial_state(setting.batch_size, view)
+    state: Any = model.initial_state(setting.batch_size, span)
     if attends:
-        state = zero_memory(model, setting.batch_size, view)
+        state = zero_memory(model, setting.batch_size, span)
     state = model.evaluation_state(state)
     passes = -(-AT_LEAST // tgt_len)
 

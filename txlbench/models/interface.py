@@ -17,35 +17,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-
-@dataclass(frozen=True)
-class View:
-    """How a model looks back; chosen at run time, since none of it touches a weight.
-
-    Attributes:
-        mem_len: states of earlier tokens that are cached, 0 for none.
-        clamp_len: distances beyond it count as clamp_len; None for no limit.
-        same_length: every query sees exactly mem_len keys, itself included, as in the official
-            PyTorch code; needs mem_len of at least 1.
-        stride: tokens by which segments move on; only the first `stride` states of a segment
-            enter memory, the others will be met again. None for all of them.
-    """
-
-    mem_len: int
-    clamp_len: int | None = None
-    same_length: bool = False
-    stride: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.same_length and self.mem_len < 1:
-            raise ValueError("same_length needs mem_len of at least 1: each query sees itself")
+from txlbench.config.base import AttentionSpan
 
 
 class State(Protocol):
     """What a model remembers between segments; never written to, `forward` returns a new one."""
 
     @property
-    def view(self) -> View: ...
+    def span(self) -> AttentionSpan: ...
 
     def tensors(self) -> Mapping[str, Tensor]:
         """The remembered tensors by name, for a checkpoint; each has the batch as dimension 0."""
@@ -82,7 +61,7 @@ class LanguageModel(nn.Module, ABC):
     """A model of text as the rest of the suite sees it."""
 
     @abstractmethod
-    def initial_state(self, batch_size: int, view: View) -> State:
+    def initial_state(self, batch_size: int, span: AttentionSpan) -> State:
         """An empty memory for `batch_size` streams."""
 
     def evaluation_state(self, state: Any) -> State:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
-from txlbench.models.interface import Observer, View, computing_dtype, sees_attention
+from txlbench.config.base import AttentionSpan
+from txlbench.models.interface import Observer, computing_dtype, sees_attention
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, known_after
 from txlbench.models.positions.encoding import Scores, Terms
@@ -39,14 +40,14 @@ class Cache:
 
     Attributes:
         states_N2HBCK: keys and values of each layer, with room for C of them.
-        view: how the model looks back.
+        span: how the model looks back.
         start, end: the places of those that are remembered.
         known_B: how many of these, the newest, each stream may still see; None for all of them.
         kept: what the encoding keeps between passes, such as projected positions.
     """
 
     states_N2HBCK: Tensor
-    view: View
+    span: AttentionSpan
     start: int = 0
     end: int = 0
     known_B: Tensor | None = None
@@ -97,7 +98,7 @@ class Cache:
 
     def write(self, layer: int, new_2HBTK: Tensor) -> Tensor:
         """Writes a segment's keys and values; returns them with the remembered: [2, H, B, S, K]."""
-        if self.view.mem_len == 0:
+        if self.span.mem_len == 0:
             return new_2HBTK
         behind = self.end + new_2HBTK.shape[3]
         self.states_N2HBCK[layer, :, :, :, self.end : behind] = new_2HBTK
@@ -105,11 +106,11 @@ class Cache:
 
     def advance(self, queries: int) -> None:
         """Remembers the newest of what was written, as `memory.carried` does."""
-        if self.view.mem_len == 0:
+        if self.span.mem_len == 0:
             return
-        self.end += queries if self.view.stride is None else min(queries, self.view.stride)
-        self.start = max(self.start, self.end - self.view.mem_len)
-        self.known_B = known_after(self.known_B, queries, self.view, self.length)
+        self.end += queries if self.span.stride is None else min(queries, self.span.stride)
+        self.start = max(self.start, self.end - self.span.mem_len)
+        self.known_B = known_after(self.known_B, queries, self.span, self.length)
 
 
 Norm = tuple[tuple[int, ...], Tensor, Tensor, float]
@@ -201,8 +202,8 @@ def can_step(model: "Transformer", tokens_BT: Tensor, cache: Cache, shared: Any)
     Args:
         shared: what the encoding recalled for all layers.
     """
-    like, view = model.embedding.tables[0], cache.view
-    alike = cache.known_B is None and view.stride is None and view.mem_len > 0
+    like, span = model.embedding.tables[0], cache.span
+    alike = cache.known_B is None and span.stride is None and span.mem_len > 0
     known = model.encoding.has_terms and (shared is None or isinstance(shared, ScaledTables))
     return tokens_BT.shape[1] == 1 and alike and known and computing_dtype(like) == like.dtype
 
@@ -211,8 +212,8 @@ def cached_step(
     model: "Transformer", tokens_B1: Tensor, cache: Cache, shared: ScaledTables | None
 ) -> Tensor:
     """Hidden states [B, 1, D]; keys and values are written into `cache`, which has room."""
-    view, encoding, behind = cache.view, model.encoding, cache.end + 1
-    seen = min(cache.length + 1, view.mem_len) if view.same_length else cache.length + 1
+    span, encoding, behind = cache.span, model.encoding, cache.end + 1
+    seen = min(cache.length + 1, span.mem_len) if span.same_length else cache.length + 1
     new_N2HBK = cache.states_N2HBCK[..., cache.end, :]
     seen_N2HBSK = cache.states_N2HBCK[..., behind - seen : behind, :]
     hidden_B1D = encoding.add_to_input(model.embedding(tokens_B1))
@@ -245,11 +246,16 @@ def cached_pass(
     Equal to a pass with the `Memory` of the same tokens, up to rounding.
     """
     assert not model.training, "a cache has no dropout"
-    queries, view, like = tokens_BT.shape[1], cache.view, model.embedding.tables[0]
+    queries, span, like = tokens_BT.shape[1], cache.span, model.embedding.tables[0]
     keys, dtype = cache.length + queries, computing_dtype(like)
-    window = view.mem_len if view.same_length else None
-    mask = Mask(queries, keys, window, cache.known_B, like.new_empty(0, dtype=dtype))
-    shared = model.encoding.recall(cache.kept, keys, view.clamp_len, like, tokens_BT.numel())
+    mask = Mask(
+        queries=queries,
+        keys=keys,
+        attention_length=span.attention_length,
+        known_B=cache.known_B,
+        like=like.new_empty(0, dtype=dtype),
+    )
+    shared = model.encoding.recall(cache.kept, keys, span.clamp_len, like, tokens_BT.numel())
     cache.make_room(queries, dtype)
     if observer is None and can_step(model, tokens_BT, cache, shared):
         return cached_step(model, tokens_BT, cache, shared), cache
@@ -271,18 +277,18 @@ def cached_pass(
 @torch.no_grad()
 def cache_of(model: "Transformer", memory: Memory) -> Cache:
     """The keys and values of what `memory` holds."""
-    like, view = model.embedding.tables[0], memory.view
+    like, span = model.embedding.tables[0], memory.span
     batch, length, _ = memory.layers[0].shape
     heads, size = model.config.n_head, model.config.head_size
     dtype = computing_dtype(like)
     empty = like.new_empty(model.config.n_layer, 2, heads, batch, 0, size, dtype=dtype)
-    cache = Cache(empty, view, known_B=memory.known_B)
+    cache = Cache(empty, span, known_B=memory.known_B)
     cache.make_room(length, dtype)
     blocks: Any = model.blocks
     for layer, block in enumerate(blocks):
         normed_BMD = block.normed(memory.layers[layer])
         cache.write(layer, block.attention.keys_values(normed_BMD))
-    cache.end = length if view.mem_len else 0
+    cache.end = length if span.mem_len else 0
     return cache
 
 

@@ -114,7 +114,7 @@ def unshifted_rows(by_distance: Tensor) -> Tensor:
     return by_distance.flatten(-2)[..., queries:].unflatten(-1, (queries, length - 1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mask:
     """-inf where a query must not see a key, else 0; made when it is needed.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from txlbench.models.interface import View
+from txlbench.config.base import AttentionSpan
 
 
 @dataclass(frozen=True)
@@ -15,13 +15,13 @@ class Memory:
 
     Attributes:
         layers: one tensor [B, M, D] a layer; M grows from 0 to mem_len.
-        view: how the model looks back.
+        span: how the model looks back.
         known_B: how many of the M states, the newest ones, each stream may still see; None for
             all of them, in every stream.
     """
 
     layers: tuple[Tensor, ...]
-    view: View
+    span: AttentionSpan
     known_B: Tensor | None = None
 
     def tensors(self) -> Mapping[str, Tensor]:
@@ -30,7 +30,7 @@ class Memory:
 
     def replace(self, tensors: Mapping[str, Tensor]) -> "Memory":
         layers = tuple(tensors[f"layer{index}"] for index in range(len(self.layers)))
-        return Memory(layers, self.view, tensors.get("known"))
+        return Memory(layers, self.span, tensors.get("known"))
 
     def forget(self, rows_B: Tensor) -> "Memory":
         """The same states, hidden from those streams."""
@@ -38,15 +38,17 @@ class Memory:
         known_B = self.known_B
         if known_B is None:
             known_B = torch.full((batch,), length, device=self.layers[0].device)
-        return Memory(self.layers, self.view, known_B.masked_fill(rows_B.to(known_B.device), 0))
+        return Memory(self.layers, self.span, known_B.masked_fill(rows_B.to(known_B.device), 0))
 
     def advanced(self, layers: tuple[Tensor, ...], queries: int) -> "Memory":
         """The memory after a segment of `queries` tokens, which left `layers`."""
-        known_B = known_after(self.known_B, queries, self.view, layers[0].shape[1])
-        return Memory(layers, self.view, known_B)
+        known_B = known_after(self.known_B, queries, self.span, layers[0].shape[1])
+        return Memory(layers, self.span, known_B)
 
 
-def known_after(known_B: Tensor | None, queries: int, view: View, length: int) -> Tensor | None:
+def known_after(
+    known_B: Tensor | None, queries: int, span: AttentionSpan, length: int
+) -> Tensor | None:
     """How many of the `length` states that are remembered now each stream may see.
 
     Args:
@@ -54,7 +56,7 @@ def known_after(known_B: Tensor | None, queries: int, view: View, length: int) -
     """
     if known_B is None:
         return None
-    added = queries if view.stride is None else min(queries, view.stride)
+    added = queries if span.stride is None else min(queries, span.stride)
     return (known_B + added).clamp(max=length)
 
 
@@ -65,8 +67,8 @@ def with_memory(memory_BMD: Tensor, input_BTD: Tensor) -> Tensor:
     return torch.cat([memory_BMD.to(input_BTD.dtype), input_BTD], dim=1)
 
 
-def carried(context_BSD: Tensor, queries: int, view: View) -> Tensor:
+def carried(context_BSD: Tensor, queries: int, span: AttentionSpan) -> Tensor:
     """The newest mem_len states up to the next segment's start, as a view without gradient."""
     keys = context_BSD.shape[1]
-    end = keys if view.stride is None else min(keys, keys - queries + view.stride)
-    return context_BSD[:, max(0, end - view.mem_len) : end].detach()
+    end = keys if span.stride is None else min(keys, keys - queries + span.stride)
+    return context_BSD[:, max(0, end - span.mem_len) : end].detach()

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout, VariationalDropout
 from txlbench.models.embedding import Embedding
-from txlbench.models.interface import LanguageModel, Observer, View
+from txlbench.models.interface import LanguageModel, Observer
 from txlbench.models.softmax import AdaptiveSoftmax
 
 LayerState = tuple[Tensor, ...]
@@ -32,12 +33,12 @@ class RecurrentState:
     """What each layer remembers, tensors with the batch first, without gradient.
 
     Attributes:
-        view: with mem_len 0 every segment starts from zero; any other mem_len keeps the state,
+        span: with mem_len 0 every segment starts from zero; any other mem_len keeps the state,
             which holds all that came before.
     """
 
     layers: tuple[LayerState, ...]
-    view: View
+    span: AttentionSpan
 
     def tensors(self) -> Mapping[str, Tensor]:
         return {
@@ -51,7 +52,7 @@ class RecurrentState:
             tuple(tensors[f"layer{index}.{part}"] for part in range(len(layer)))
             for index, layer in enumerate(self.layers)
         )
-        return RecurrentState(layers, self.view)
+        return RecurrentState(layers, self.span)
 
     def forget(self, rows_B: Tensor) -> "RecurrentState":
         """Zeros in those streams."""
@@ -62,7 +63,7 @@ class RecurrentState:
             )
             for layer in self.layers
         )
-        return RecurrentState(layers, self.view)
+        return RecurrentState(layers, self.span)
 
 
 class RecurrentLayer(nn.Module, ABC):
@@ -106,16 +107,16 @@ class RecurrentModel(LanguageModel):
         self.dropout_output = VariationalDropout(config.dropout)
         self.softmax = AdaptiveSoftmax(config, self.embedding)
 
-    def initial_state(self, batch_size: int, view: View) -> RecurrentState:
+    def initial_state(self, batch_size: int, span: AttentionSpan) -> RecurrentState:
         """Zeros in every layer."""
         layers: Any = self.layers
-        return RecurrentState(tuple(layer.initial(batch_size) for layer in layers), view)
+        return RecurrentState(tuple(layer.initial(batch_size) for layer in layers), span)
 
     def forward(
         self, tokens_BT: Tensor, state: RecurrentState, observer: Observer | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """See `LanguageModel.forward`."""
-        stride = state.view.stride or tokens_BT.shape[1]
+        stride = state.span.stride or tokens_BT.shape[1]
         hidden_BTD = self.dropout_input(self.embedding(tokens_BT))
         after = []
         for index, layer in enumerate(self.layers):
@@ -125,7 +126,7 @@ class RecurrentModel(LanguageModel):
             after.append(tuple(tensor.detach() for tensor in layer_state))
             if observer is not None:
                 observer(index, hidden_BTD, None)
-        carried = state if state.view.mem_len == 0 else RecurrentState(tuple(after), state.view)
+        carried = state if state.span.mem_len == 0 else RecurrentState(tuple(after), state.span)
         return self.dropout_output(hidden_BTD), carried
 
     def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The shared model core: embedding, layers with memory, softmax; any position encoding.
 
-The four models that the paper compares differ in the encoding object and in the view only.
+The four models that the paper compares differ in the encoding object and in the span only.
 
 A transformer layer: attention and feed-forward, each with residual and layer norm.
 """
@@ -9,12 +9,13 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.model import ModelConfig
 from txlbench.models.attention import Attention, Scoring
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
-from txlbench.models.interface import LanguageModel, Observer, View, computing_dtype, sees_attention
+from txlbench.models.interface import LanguageModel, Observer, computing_dtype, sees_attention
 from txlbench.models.kv_cache import Cache, cache_of, cached_pass
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, carried, with_memory
@@ -33,7 +34,7 @@ class FeedForward(nn.Module):
         self.dropout_outer = dropout_for(config)
 
     def forward(self, hidden_BTD: Tensor) -> Tensor:
-        # Rows, not streams: a map of [B, T, D] gives a view, and to write into a view costs
+        # Rows, not streams: a map of [B, T, D] gives a span, and to write into a span costs
         # copies in its gradient.
         inner_NF = self.inner(hidden_BTD.flatten(0, 1))
         inner_BTF = self.dropout_inner.after_relu(inner_NF, hidden_BTD.shape[:2])
@@ -100,11 +101,11 @@ class Transformer(LanguageModel):
         self.dropout_output = dropout_for(config)
         self.softmax = AdaptiveSoftmax(config, self.embedding)
 
-    def initial_state(self, batch_size: int, view: View) -> Memory:
+    def initial_state(self, batch_size: int, span: AttentionSpan) -> Memory:
         """Empty memory: not zeros, which the official TensorFlow code attends to (E18)."""
         like, blocks = self.embedding.tables[0], cast("Any", self.blocks)
         empty = blocks[0].entering(like.new_empty(batch_size, 0, self.config.d_model))
-        return Memory((empty,) * self.config.n_layer, view)
+        return Memory((empty,) * self.config.n_layer, span)
 
     def evaluation_state(self, state: Memory) -> Cache:
         """Keys and values of `state`, in a buffer that `forward` writes on in."""
@@ -116,12 +117,17 @@ class Transformer(LanguageModel):
         """See `LanguageModel.forward`."""
         if isinstance(state, Cache):
             return cached_pass(self, tokens_BT, state, observer)
-        queries, view = tokens_BT.shape[1], state.view
+        queries, span = tokens_BT.shape[1], state.span
         like = self.embedding.tables[0]
         keys = state.layers[0].shape[1] + queries
-        window = view.mem_len if view.same_length else None
-        mask = Mask(queries, keys, window, state.known_B, like)
-        shared = self.encoding.prepare(keys, view.clamp_len, like)
+        mask = Mask(
+            queries=queries,
+            keys=keys,
+            attention_length=span.attention_length,
+            known_B=state.known_B,
+            like=like,
+        )
+        shared = self.encoding.prepare(keys, span.clamp_len, like)
         hidden_BTD = self.dropout_input(self.encoding.add_to_input(self.embedding(tokens_BT)))
         remembered = []
         blocks: Any = self.blocks
@@ -129,7 +135,7 @@ class Transformer(LanguageModel):
             hidden_BTD = self.encoding.add_to_layer(layer, hidden_BTD)
             entering_BTD = block.entering(hidden_BTD)
             context_BSD = with_memory(state.layers[layer], entering_BTD)
-            remembered.append(carried(context_BSD, queries, view))
+            remembered.append(carried(context_BSD, queries, span))
             scoring = Scoring(self.encoding, layer, shared, mask, sees_attention(observer))
             hidden_BTD, attention = block(hidden_BTD, entering_BTD, context_BSD, scoring)
             if observer is not None:

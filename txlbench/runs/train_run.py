@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from txlbench.config.identity import decisive_settings
-from txlbench.config.measurements import training_regime
+from txlbench.config.measurements import training_regime, training_span
 from txlbench.config.run_config import RunConfig
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
@@ -35,7 +35,7 @@ from txlbench.training.checkpoint import SaveSchedule
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import WeightAverage, build_optimiser
 from txlbench.training.runtime import resolve_precision, staged
-from txlbench.training.state import TrainingState, compiled_forward, empty_memories, training_view
+from txlbench.training.state import TrainingState, compiled_forward, empty_memories
 
 
 def gather_facts(
@@ -99,12 +99,12 @@ class TrainingRun:
         model = build_model(config.model, len(self.corpus.vocabulary)).to(self.device)
         self.settings = Settings(
             train_config,
-            training_view(config),
+            training_span(config),
             self.device,
             resolve_precision(train_config.precision, self.device),
             config.model.n_layer,
         )
-        memories = empty_memories(model, train_config, self.settings.view)
+        memories = empty_memories(model, train_config, self.settings.span)
         optimiser = build_optimiser(model.parameters(), train_config)
         average = None if train_config.average_from is None else WeightAverage(model)
         self.state = TrainingState(model, optimiser, memories, average=average)

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
-from txlbench.models.interface import State, View
+from txlbench.models.interface import State
 from txlbench.training.objective import Auxiliary, scored_loss
 from txlbench.training.optimisation import apply_gradients, learning_rate
 from txlbench.training.runtime import autocast, products
@@ -61,7 +62,7 @@ class Settings:
     """What stays fixed during a training."""
 
     train: TrainConfig
-    view: View
+    span: AttentionSpan
     device: torch.device
     precision: str
     n_layer: int = 1
@@ -84,7 +85,7 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
         batch = batches[progress.step]
         if batch.first:
             with autocast(settings.precision, settings.device):
-                state.memories = empty_memories(state.model, config, settings.view)
+                state.memories = empty_memories(state.model, config, settings.span)
         state.memories = with_resets(state.memories, config, progress.step)
         with products(settings.precision):
             _step(state, batch, settings)

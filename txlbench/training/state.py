@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from txlbench.config.run_config import RunConfig
+from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
-from txlbench.models.interface import LanguageModel, State, View
+from txlbench.models.interface import LanguageModel, State
 from txlbench.models.memory import Memory
 from txlbench.training.optimisation import WeightAverage
 
@@ -34,18 +34,18 @@ def has_one_shape(model: LanguageModel, train: TrainConfig) -> bool:
     return train.compile or next(model.parameters()).device.type == "cuda"
 
 
-def hidden_memory(model: LanguageModel, rows: int, view: View, tgt_len: int) -> State:
+def hidden_memory(model: LanguageModel, rows: int, span: AttentionSpan, tgt_len: int) -> State:
     """An empty memory of full size, so that no step differs from the first in any shape.
 
     It is full of zeros that no stream knows (`State.forget`), and so equals a memory of no states.
     Like the memory that a segment of `tgt_len` leaves it is a part of what was attended to.
     A recurrent state has one size anyhow.
     """
-    state = model.initial_state(rows, view)
+    state = model.initial_state(rows, span)
     if not isinstance(state, Memory):
         return state
     zeros = {
-        name: memory.new_zeros(rows, view.mem_len + tgt_len, *memory.shape[2:])[:, : view.mem_len]
+        name: memory.new_zeros(rows, span.mem_len + tgt_len, *memory.shape[2:])[:, : span.mem_len]
         for name, memory in state.tensors().items()
     }
     return state.replace(zeros).forget(torch.ones(rows, dtype=torch.bool))
@@ -110,15 +110,9 @@ class TrainingState:
         return nullcontext() if self.average is None else self.average.applied(self.model)
 
 
-def training_view(config: RunConfig) -> View:
-    """How the model looks back in training: as configured, half loss overlapping segments."""
-    train, model = config.train, config.model
-    return View(train.memory, model.clamp_len, model.same_length, train.stride)
-
-
-def empty_memories(model: LanguageModel, train: TrainConfig, view: View) -> list[State]:
+def empty_memories(model: LanguageModel, train: TrainConfig, span: AttentionSpan) -> list[State]:
     """One empty memory for each chunk of the batch."""
     rows = train.batch_size // train.batch_chunk
     if has_one_shape(model, train):
-        return [hidden_memory(model, rows, view, train.tgt_len) for _ in range(train.batch_chunk)]
-    return [model.initial_state(rows, view) for _ in range(train.batch_chunk)]
+        return [hidden_memory(model, rows, span, train.tgt_len) for _ in range(train.batch_chunk)]
+    return [model.initial_state(rows, span) for _ in range(train.batch_chunk)]

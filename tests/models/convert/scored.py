@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.models.convert.hf import read_config
 from txlbench.models.convert.official import Converted
 from txlbench.models.factory import build_model
-from txlbench.models.interface import View
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -33,7 +33,10 @@ def losses(converted: Converted, folder: Path, memory: str = "empty") -> NDArray
     model = build_model(converted.config, converted.vocabulary_size).eval()
     model.load_state_dict(converted.weights)
     state = model.initial_state(
-        len(tokens), View(view.mem_len or 0, view.clamp_len, view.same_length)
+        len(tokens),
+        AttentionSpan(
+            mem_len=view.mem_len or 0, clamp_len=view.clamp_len, same_length=view.same_length
+        ),
     )
     if memory == "zeros":
         zeros = torch.zeros(len(tokens), view.mem_len, converted.config.d_model)

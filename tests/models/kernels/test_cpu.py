@@ -8,7 +8,7 @@ import torch
 
 from tests.models.subjects import text, transformer
 from txlbench import seeding
-from txlbench.models.interface import View
+from txlbench.config.base import AttentionSpan
 from txlbench.models.kernels import tiles
 from txlbench.models.kernels.cpu import AttentionDropout, fused_attention
 from txlbench.models.kernels.tiles import stream_groups
@@ -26,22 +26,24 @@ MODELS: dict[str, dict[str, Any]] = {
     "absolute": {"encoding": "absolute"},
     "al-rfou": {"encoding": "al-rfou"},
 }
-VIEWS = {
-    "memory": View(mem_len=6),
-    "no memory": View(mem_len=0),
-    "clamped": View(mem_len=6, clamp_len=2),
-    "same length": View(mem_len=5, same_length=True),
-    "same length, short": View(mem_len=2, same_length=True),
-    "half loss": View(mem_len=5, stride=2),
+SPANS = {
+    "memory": AttentionSpan(mem_len=6),
+    "no memory": AttentionSpan(mem_len=0),
+    "clamped": AttentionSpan(mem_len=6, clamp_len=2),
+    "same length": AttentionSpan(mem_len=5, same_length=True),
+    "same length, short": AttentionSpan(mem_len=2, same_length=True),
+    "half loss": AttentionSpan(mem_len=5, stride=2),
 }
 TILES = [2**22, 1200, 160]
 """Bytes of a tile: several streams, one of them, some of its queries."""
 
 
-def trained(model: Any, view: View, forget: bool, watch: bool, seed: int = 5) -> tuple[Any, ...]:
+def trained(
+    model: Any, span: AttentionSpan, forget: bool, watch: bool, seed: int = 5
+) -> tuple[Any, ...]:
     """The loss of a text's third segment and all gradients, by the plain path if watched."""
     seeding.seed_everything(4)
-    tokens, state = text(16, batch=5, seed=seed), model.initial_state(5, view)
+    tokens, state = text(16, batch=5, seed=seed), model.initial_state(5, span)
     observer = (lambda *_: None) if watch else None
     for start in (0, 5):
         if forget and start:
@@ -62,16 +64,16 @@ def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("view", list(VIEWS.values()), ids=list(VIEWS))
+@pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
 @pytest.mark.parametrize("settings", list(MODELS.values()), ids=list(MODELS))
-def test_it_equals_the_plain_path(settings: dict[str, Any], view: View, monkeypatch: Any):
+def test_it_equals_the_plain_path(settings: dict[str, Any], span: AttentionSpan, monkeypatch: Any):
     model = transformer(**settings, dropout=0.2, dropatt=0.3).train()
     for forget in (False, True):
-        expected = trained(model, view, forget, watch=True)
+        expected = trained(model, span, forget, watch=True)
         assert sum(gradient is not None for gradient in expected) > 5
         for tile_bytes in TILES:
             monkeypatch.setattr(tiles, "TILE_BYTES", tile_bytes)
-            got = trained(model, view, forget, watch=False)
+            got = trained(model, span, forget, watch=False)
             for one, other in zip(got, expected, strict=True):
                 assert (one is None) == (other is None)
                 assert one is None or torch.allclose(one, other, rtol=1e-9, atol=1e-11)
@@ -90,7 +92,13 @@ def test_its_gradient_is_that_of_its_values(
     def leaf(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
 
-    mask = Mask(queries, keys, attention_length, torch.tensor([0, 2, 3]), leaf(0))
+    mask = Mask(
+        queries=queries,
+        keys=keys,
+        attention_length=attention_length,
+        known_B=torch.tensor([0, 2, 3]),
+        like=leaf(0),
+    )
     dropout = AttentionDropout.draw((heads, batch, queries, keys), 0.3) if dropped else None
 
     def attend(query: Any, context: Any, u: Any, v: Any, rows: Any, bias: Any) -> torch.Tensor:
@@ -107,7 +115,7 @@ def test_its_gradient_is_that_of_its_values(
 @pytest.mark.parametrize("forget", [False, True])
 def test_bfloat16_is_as_close_to_float32_as_the_plain_path_is(forget: bool):
     """On average: in models this small a ReLU that rounding switches decides single errors."""
-    model, view = transformer("xl", n_layer=3).float().train(), View(6)
+    model, span = transformer("xl", n_layer=3).float().train(), AttentionSpan(mem_len=6)
 
     def error(got: Any, exact: Any) -> float:
         wrong = sum((a - b).pow(2).sum() for a, b in zip(got[1:], exact[1:], strict=True))
@@ -115,10 +123,10 @@ def test_bfloat16_is_as_close_to_float32_as_the_plain_path_is(forget: bool):
 
     plain, fused = [], []
     for seed in range(12):
-        exact = trained(model, view, forget, watch=True, seed=seed)
+        exact = trained(model, span, forget, watch=True, seed=seed)
         with torch.autocast("cpu", torch.bfloat16):
-            plain.append(error(trained(model, view, forget, watch=True, seed=seed), exact))
-            fused.append(error(trained(model, view, forget, watch=False, seed=seed), exact))
+            plain.append(error(trained(model, span, forget, watch=True, seed=seed), exact))
+            fused.append(error(trained(model, span, forget, watch=False, seed=seed), exact))
     assert 0 < sum(fused) < 1.5 * sum(plain)
 
 
@@ -143,7 +151,7 @@ def test_training_keeps_the_probabilities_and_no_other_scores():
     kept: list[torch.Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
         tokens, model = text(120, batch=2), transformer("xl", n_layer=1, d_head=3).train()
-        model(tokens, model.initial_state(2, View(0)))
+        model(tokens, model.initial_state(2, AttentionSpan(mem_len=0)))
     storages = {t.untyped_storage().data_ptr(): t.numel() for t in kept}
     scores = 2 * 2 * 120 * 120
     assert sum(size for size in storages.values() if size >= scores / 2) == scores

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.nn.attention import flex_attention as flex
 
-from tests.models.kernels.test_cpu import MODELS, VIEWS, trained
+from tests.models.kernels.test_cpu import MODELS, SPANS, trained
 from tests.models.subjects import transformer
+from txlbench.config.base import AttentionSpan
 from txlbench.models.attention import Attention
-from txlbench.models.interface import View
 from txlbench.models.kernels.cuda import flexible_attention
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -45,17 +45,17 @@ QUICK = [
 
 
 @pytest.mark.parametrize(
-    ("model", "view"),
+    ("model", "span"),
     [
-        pytest.param(model, view, marks=() if (model, view) in QUICK else pytest.mark.full)
+        pytest.param(model, span, marks=() if (model, span) in QUICK else pytest.mark.full)
         for model in MODELS
-        for view in VIEWS
+        for span in SPANS
     ],
 )
-def test_it_equals_the_plain_path(model: str, view: str, used: list[int]):
+def test_it_equals_the_plain_path(model: str, span: str, used: list[int]):
     built = transformer(**MODELS[model], dropout=0.0).train()
     for forget in (False, True):
-        got, expected = (trained(built, VIEWS[view], forget, watch) for watch in (False, True))
+        got, expected = (trained(built, SPANS[span], forget, watch) for watch in (False, True))
         for one, other in zip(got, expected, strict=True):
             assert (one is None) == (other is None)
             assert one is None or torch.allclose(one, other, rtol=0, atol=1e-10)
@@ -63,10 +63,10 @@ def test_it_equals_the_plain_path(model: str, view: str, used: list[int]):
 
 
 def test_bfloat16_stays_close_to_float32(used: list[int]):
-    model, view = transformer("xl").float().train(), View(6)
-    exact, *_ = trained(model, view, forget=False, watch=True)
+    model, span = transformer("xl").float().train(), AttentionSpan(mem_len=6)
+    exact, *_ = trained(model, span, forget=False, watch=True)
     with torch.autocast("cpu", torch.bfloat16):
-        loss, *gradients = trained(model, view, forget=False, watch=False)
+        loss, *gradients = trained(model, span, forget=False, watch=False)
     assert used
     assert abs(loss - exact) / exact < 1e-2
     assert all(gradient is None or gradient.isfinite().all() for gradient in gradients)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tests.models.subjects import text, transformer
+from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
-from txlbench.models.interface import View
 from txlbench.models.positions.tables import STEP, AngleSums, cached_sinusoid, sinusoid
 from txlbench.models.positions.xl import FAR, XLEncoding
 
@@ -98,13 +98,17 @@ def test_fewer_keys_are_the_shortest_distances(keys: int):
     assert torch.allclose(sums.newest(keys).position(query), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("view", [View(FAR + 20), View(FAR + 20, same_length=True)])
-def test_tokens_one_by_one_beside_a_long_memory_have_the_losses_of_the_plain_pass(view: View):
+@pytest.mark.parametrize(
+    "span", [AttentionSpan(mem_len=FAR + 20), AttentionSpan(mem_len=FAR + 20, same_length=True)]
+)
+def test_tokens_one_by_one_beside_a_long_memory_have_the_losses_of_the_plain_pass(
+    span: AttentionSpan,
+):
     model, tokens = transformer("xl"), text(FAR + 60)
     cuts = [FAR - 10, *[1] * 60, 5, 1]
-    plain, _ = stream_losses(model, tokens, cuts, view, model.initial_state(1, view))
-    state = model.evaluation_state(model.initial_state(1, view))
-    fast, state = stream_losses(model, tokens, cuts, view, state)
+    plain, _ = stream_losses(model, tokens, cuts, span, model.initial_state(1, span))
+    state = model.evaluation_state(model.initial_state(1, span))
+    fast, state = stream_losses(model, tokens, cuts, span, state)
     assert AngleSums in state.kept
     assert torch.allclose(plain, fast, rtol=0, atol=1e-10)
 
