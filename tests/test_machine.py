@@ -10,7 +10,14 @@ import torch
 
 from txlbench import machine
 from txlbench.errors import UserError
-from txlbench.machine import Devices, choose_devices, worker_environment
+from txlbench.machine import (
+    WAITING,
+    Devices,
+    choose_devices,
+    cpu_quotas,
+    waiting_settings,
+    worker_environment,
+)
 
 
 @pytest.fixture
@@ -33,21 +40,28 @@ def cuda(monkeypatch):
 )
 def test_jobs_on_a_cpu_are_one_a_core_and_no_more_than_runs(cuda, device, jobs, runs, expected):
     chosen = choose_devices(device, jobs, runs)
-    assert chosen == Devices(("cpu",), expected)
+    assert (chosen.names, chosen.jobs) == (("cpu",), expected)
 
 
 @pytest.mark.parametrize(("jobs", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (100, 1)])
 def test_cores_are_shared_out(cuda, jobs, threads):
-    assert Devices(("cpu",), jobs).threads == threads
+    assert choose_devices("cpu", jobs, 100).threads == threads
+
+
+@pytest.mark.parametrize("todo", [0, 1, 2, 4])
+def test_a_run_has_the_same_threads_whether_few_or_all_of_a_grid_are_done(cuda, todo):
+    assert choose_devices("cpu", None, 4, todo=todo) == Devices(("cpu",), max(1, todo), 2)
+    assert choose_devices("cpu", 2, 4, todo=todo).threads == 4
+    assert choose_devices("cpu", None, 100, todo=todo).threads == 1
 
 
 def test_every_cuda_device_is_used_one_job_each(cuda):
     cuda(3)
     for device in ("auto", "cuda"):
-        assert choose_devices(device, None, 10) == Devices(("cuda:0", "cuda:1", "cuda:2"), 3)
-    assert choose_devices("cuda:1", None, 10) == Devices(("cuda:1",), 1)
-    assert choose_devices("cuda:1", 4, 10) == Devices(("cuda:1",), 4)
-    assert choose_devices("cpu", None, 10) == Devices(("cpu",), 8)
+        assert choose_devices(device, None, 10) == Devices(("cuda:0", "cuda:1", "cuda:2"), 3, 2)
+    assert choose_devices("cuda:1", None, 10) == Devices(("cuda:1",), 1, 8)
+    assert choose_devices("cuda:1", 4, 10) == Devices(("cuda:1",), 4, 2)
+    assert choose_devices("cpu", None, 10) == Devices(("cpu",), 8, 1)
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "auto:1", ""])
@@ -76,6 +90,95 @@ def test_the_users_own_allocator_settings_stand():
     assert found["MALLOC_TRIM_THRESHOLD_"] == "1"
     assert int(found["MALLOC_MMAP_THRESHOLD_"]) > 2**20
     assert worker_environment(1, {})["MALLOC_TRIM_THRESHOLD_"] != "1"
+
+
+def test_idle_threads_sleep_soon_unless_users_decide():
+    assert worker_environment(2, {}).items() >= WAITING.items()
+    assert worker_environment(2, {"GOMP_SPINCOUNT": "7"})["GOMP_SPINCOUNT"] == "7"
+    assert not waiting_settings({"OMP_WAIT_POLICY": "active"})
+    assert WAITING.keys().isdisjoint(worker_environment(2, {"OMP_WAIT_POLICY": "active"}))
+
+
+VERB = """
+import os, sys
+import txlbench.machine
+if sys.argv[1] == "quota":
+    txlbench.machine.cpu_quotas = lambda: [0.5]
+from txlbench.cli import main
+main.cli.main = lambda **_: print("torch" in sys.modules, *map(os.environ.get, sys.argv[2:]))
+main.main()
+"""
+
+
+@pytest.mark.parametrize("users", [{}, {"GOMP_SPINCOUNT": "9", "OMP_NUM_THREADS": "3"}])
+def test_verbs_set_threads_before_torch_is_imported(users):
+    names = ["GOMP_SPINCOUNT", "OMP_NUM_THREADS"]
+    bare = {name: value for name, value in os.environ.items() if "OMP_" not in name}
+    for case, threads in (("none", "None"), ("quota", "1")):
+        done = subprocess.run(
+            [sys.executable, "-c", VERB, case, *names],
+            env={**bare, **users},
+            capture_output=True,
+            text=True,
+        )
+        expected = [users.get(names[0], WAITING[names[0]]), users.get(names[1], threads)]
+        assert done.stdout.split() == ["False", *expected], done.stderr
+
+
+def write(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+V1 = "4:memory:/x\n2:cpu,cpuacct:/docker/abc\n0::/\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "quotas"),
+    [
+        ({}, []),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, [2.0]),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, []),
+        (
+            {
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/fs/cgroup/a/b/cpu.max": "400000 100000\n",
+                "sys/fs/cgroup/a/cpu.max": "150000 100000\n",
+            },
+            [4.0, 1.5],
+        ),
+        (  # the group's own path leads nowhere inside a container, whose root it is
+            {
+                "proc/self/cgroup": V1,
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "300000\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            [3.0],
+        ),
+        (
+            {
+                "proc/self/cgroup": V1,
+                "sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/docker/abc/cpu.cfs_period_us": "100000\n",
+            },
+            [],
+        ),
+        ({"proc/self/cgroup": "nonsense\n", "sys/fs/cgroup/cpu.max": "x\n"}, []),
+    ],
+)
+def test_quotas_of_both_versions_of_cgroups_are_read(tmp_path, files, quotas):
+    write(tmp_path, files)
+    assert list(cpu_quotas(tmp_path)) == quotas
+
+
+@pytest.mark.parametrize(("quotas", "expected"), [([], 8), ([2.0], 2), ([4.0, 1.5], 2), ([0.1], 1)])
+def test_a_quota_counts_as_cores(monkeypatch, quotas, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(machine, "cpu_quotas", lambda: quotas)
+    assert machine.cores() == expected
+    assert choose_devices("cpu", None, 40).jobs == expected
 
 
 PAGES = """

@@ -1,15 +1,11 @@
-"""What the machine is called in records.
-
-Which device runs use, how many at once, and the environment of each.
-
-Which commit of this package is running.
-"""
+"""The machine that runs use: devices, cores, threads and their environment; commit, processor."""
 
 import ctypes
+import math
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,40 +23,80 @@ class Devices:
     Attributes:
         names: devices that runs take turns on.
         jobs: runs at once.
-        asked_threads: CPU threads of each run that were asked for; None for its share.
+        threads: CPU threads of each run.
     """
 
     names: tuple[str, ...]
     jobs: int
-    asked_threads: int | None = None
-
-    @property
-    def threads(self) -> int:
-        """CPU threads of each run: as asked, else cores // jobs."""
-        return self.asked_threads or max(1, cores() // self.jobs)
+    threads: int
 
 
 def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may keep busy: its affinity, or less where a cgroup has a quota."""
+    affinity = hasattr(os, "sched_getaffinity")
+    present = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, min([present, *map(math.ceil, cpu_quotas())]))
 
 
-def choose_devices(device: str, jobs: int | None, runs: int, threads: int | None = None) -> Devices:
+def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
+    """The CPU quotas of this process's cgroup and those above it, in cores.
+
+    Both versions are read: `cpu.max` of v2, and `cpu.cfs_quota_us` of v1's cpu controller.
+    """
+    for line in _lines(root / "proc/self/cgroup"):
+        _, _, rest = line.partition(":")
+        controllers, _, group = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mounts = (controllers, "cpu") if controllers else ("", "unified")
+        for mount in (root / "sys/fs/cgroup" / name for name in mounts):
+            below = mount / group.strip("/")
+            for folder in (below, *below.parents):
+                if folder.is_relative_to(mount):
+                    yield from _quota(folder)
+
+
+def _quota(group: Path) -> Iterator[float]:
+    """The quota of one cgroup in cores, if it has one: microseconds in each period."""
+    limits = " ".join(_lines(group / "cpu.max")).split()
+    if not limits:
+        files = (group / "cpu.cfs_quota_us", group / "cpu.cfs_period_us")
+        limits = [line for file in files for line in _lines(file)]
+    if len(limits) == 2 and all(limit.isdigit() and int(limit) for limit in limits):
+        yield int(limits[0]) / int(limits[1])
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def choose_devices(
+    device: str, jobs: int | None, runs: int, threads: int | None = None, todo: int | None = None
+) -> Devices:
     """Resolves `--device`, `--jobs` and `--threads`.
+
+    Threads decide the last digits of numbers, so a run's default number of them follows from the
+    whole experiment, and is the same whether all its runs are done or a few.
 
     Args:
         device: auto (every CUDA device, else the CPU), cpu, cuda (every one) or cuda:N.
         jobs: runs at once; default one a core on the CPU, or as many as its cores have room
             for at that many threads, and one a device on CUDA.
-        runs: runs there are; no more go at once.
+        runs: runs of the whole experiment.
         threads: CPU threads of each run; default its share of the cores.
+        todo: runs that are to be done, no more of which go at once; default all.
 
     Raises:
         UserError: if the device is unknown or not there.
     """
     names = ("cpu",) if device == "cpu" else _cuda_devices(device)
     default = cores() // (threads or 1) if names == ("cpu",) else len(names)
-    return Devices(names, max(1, min(jobs or default, runs)), threads)
+    at_once = jobs or max(1, min(default, runs))
+    share = max(1, cores() // at_once)
+    return Devices(names, max(1, min(at_once, runs if todo is None else todo)), threads or share)
 
 
 def check_name(device: str) -> None:
@@ -89,6 +125,31 @@ def own_device(name: str) -> "torch.device":
 
     set_allocator()
     return torch.device(choose_devices(name, 1, 1).names[0])
+
+
+WAITING = {"GOMP_SPINCOUNT": "500", "KMP_BLOCKTIME": "1"}
+"""How long idle OpenMP threads spin before they sleep: loops (GNU), milliseconds (LLVM, Intel).
+
+By default they spin for milliseconds at every small operation, which on a busy machine takes the
+cores from the threads that are waited for.
+"""
+
+
+def waiting_settings(inherited: Mapping[str, str]) -> dict[str, str]:
+    """What an environment lacks for idle threads to sleep soon; nothing where users decided."""
+    if "OMP_WAIT_POLICY" in inherited:
+        return {}
+    return {name: value for name, value in WAITING.items() if name not in inherited}
+
+
+def set_threads() -> None:
+    """Sets the threads of a process that computes itself; does nothing once torch is imported.
+
+    Idle ones sleep soon. Where a quota gives fewer cores than are there, no more threads start.
+    """
+    os.environ.update(waiting_settings(os.environ))
+    if any(cpu_quotas()):
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
 
 
 ALLOCATOR = {
@@ -123,11 +184,13 @@ def set_allocator() -> None:
 def worker_environment(threads: int, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of a training process, complete before torch is imported there.
 
-    Beside the threads, glibc is told to keep freed blocks: giving them back to the system at
-    every step halves the speed of one thread. The user's own settings of it stand.
+    Beside the threads, idle ones sleep soon, and glibc is told to keep freed blocks: giving them
+    back to the system at every step halves the speed of one thread. The user's own settings of
+    both stand.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    return {**allocator_settings(), **inherited, **dict.fromkeys(names, str(threads))}
+    settings = {**allocator_settings(), **waiting_settings(inherited)}
+    return {**settings, **inherited, **dict.fromkeys(names, str(threads))}
 
 
 def allocator_settings() -> dict[str, str]:
@@ -154,9 +217,6 @@ def current_commit() -> str | None:
 
 def processor() -> str:
     """The processor's name; its architecture where the system does not tell."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
+    lines = _lines(Path("/proc/cpuinfo"))
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())

@@ -54,7 +54,7 @@ class Scenario:
         self.outcomes, self.environments, self.most = {}, {}, 0
         self.deadline = time.monotonic() + SECONDS
         self.inherited = environment(OMP_NUM_THREADS="7")
-        self.pool = ProcessPool(Devices(("cpu",), 2), self.inherited)
+        self.pool = ProcessPool(Devices(("cpu",), 2, max(1, cores() // 2)), self.inherited)
 
     def ended(self, job, state):
         (label,) = [name for name, run in self.runs.items() if run.path == job.directory]
@@ -141,7 +141,7 @@ def test_an_interrupt_before_a_process_is_ready_interrupts_its_run():
     """It has no handler for the signal yet, which must not count as a failure of the run."""
     write_spec(seeds=[1, 2])
     jobs = [prepared_job(run) for run in plan_of()]
-    pool = ProcessPool(Devices(("cpu",), 2), environment())
+    pool = ProcessPool(Devices(("cpu",), 2, 1), environment())
 
     def interrupt():
         raise KeyboardInterrupt
@@ -159,7 +159,7 @@ def test_a_process_that_dies_before_it_begins_does_not_leave_the_state_of_anothe
     (run,) = plan_of()
     execute(prepared_job(run), stopping_after(10**6))
     told = []
-    pool = ProcessPool(Devices(("cpu",), 1), environment())
+    pool = ProcessPool(Devices(("cpu",), 1, 1), environment())
 
     def kill():
         for worker in pool._running:
@@ -174,7 +174,7 @@ def test_a_checkpoint_asked_of_the_pool_is_written_by_its_runs():
     """A process that is not ready yet takes the signal when it is."""
     write_spec({"train.max_step": 10**6, "train.eval_interval": 10**6}, seeds=[1, 2])
     plan, deadline = plan_of(), time.monotonic() + SECONDS
-    pool = ProcessPool(Devices(("cpu",), 2), environment())
+    pool = ProcessPool(Devices(("cpu",), 2, 1), environment())
     asked = []
 
     def tick():

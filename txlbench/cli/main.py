@@ -8,6 +8,7 @@ import click
 
 from txlbench.errors import ExitStatus, UserError
 from txlbench.files import is_transient
+from txlbench.machine import set_threads
 from txlbench.registry import suggestion
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -67,6 +68,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: runs `cli`, prints errors as one line and exits with the status they mean."""
+    set_threads()
     try:
         status = cli.main(prog_name="txlbench", standalone_mode=False)
     except UserError as error:

@@ -113,7 +113,9 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
     for run in whole:
         _set_stale_aside(run, corpora[run.id], watcher)
     todo = _choose(whole, request, watcher)
-    devices = choose_devices(request.device, request.jobs, len(todo), request.threads)
+    devices = choose_devices(
+        request.device, request.jobs, len(experiment.runs()), request.threads, todo=len(todo)
+    )
     sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
     check_space(directory.path, todo, sizes, devices.jobs)
     _make_directory(directory)
