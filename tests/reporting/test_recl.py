@@ -160,7 +160,7 @@ def test_markdown_tells_what_bears_on_the_numbers(tmp_path):
     assert "Warning: r = 0.1 is 100 of 1,000 tokens" in text
     assert text.count("Warning") == 1
     assert "sampling of tokens only" in text
-    assert "Group b: scored on 1,000 tokens of test, 63 blocks of 16." in text
+    assert "Group b: scored on 1,000 tokens of test, 50 blocks of 20." in text
     assert "Warning" not in written.text
 
 

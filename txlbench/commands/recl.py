@@ -18,7 +18,7 @@ from txlbench.config.base import Split
 from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError
 from txlbench.evaluation.recl.group_report import group_report
-from txlbench.evaluation.recl.metric import Group, Terms
+from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
 from txlbench.evaluation.recl.null import LEVEL
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import RESULTS
@@ -39,7 +39,7 @@ def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> di
         check_agreement([subject.losses for subject in group])
     check_contexts([group[0].losses for group in groups])
     subjects = {subject.title: subject for group in groups for subject in group}
-    terms = Terms(request.shares, request.threshold, request.seed)
+    terms = ReclTerms(request.shares, request.threshold, request.seed)
     return {
         "schema": SCHEMA,
         "threshold": terms.threshold,
@@ -55,14 +55,14 @@ def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> di
     }
 
 
-def _measured(subjects: Sequence[Subject], terms: Terms) -> dict[str, Any]:
+def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> dict[str, Any]:
     """The entry of one group, with the paper's numbers beside its own."""
     first = subjects[0].losses
     if len(first.contexts) < 2:
         raise UserError(
             f"{first.title}: one context, {first.contexts[0]}", "RECL compares at least two"
         )
-    group = Group(
+    group = ModelGroup(
         names=tuple(subject.title for subject in subjects),
         losses=np.stack([subject.losses.losses for subject in subjects]).astype(np.float64),
         contexts=tuple(first.contexts.tolist()),

@@ -90,7 +90,7 @@ class ReclRequest:
         corpus, level, split, device, batch_size, attention_length, checkpoint: of models that are
             read for their losses.
         out: the directory of results; default results/recl-<hash>.
-        seed: of sign flips and resamples.
+        seed: random seed of the sign-flip test and the bootstrap.
         command: what was typed, for tables and figures.
     """
 

@@ -21,7 +21,7 @@ from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.evaluation.eval_streams import streaming_optimum
 from txlbench.evaluation.recl.group_report import group_report
-from txlbench.evaluation.recl.metric import Group, Terms
+from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
@@ -67,7 +67,7 @@ def hold_against_truth(
 
 
 def _record(rows: Sequence[Judged], request: ReclRequest, losses_of: LossesOf) -> dict[str, Any]:
-    terms = Terms(request.shares, request.threshold, request.seed)
+    terms = ReclTerms(request.shares, request.threshold, request.seed)
     return {
         "schema": SCHEMA,
         "contexts": list(request.contexts or CONTEXTS),
@@ -100,7 +100,7 @@ def _finished(directory: ExperimentDirectory, line: Line) -> Iterator[Judged]:
             yield Judged(line.label, run, config, summary["training"]["best_valid_loss"])
 
 
-def _row(row: Judged, subject: Subject, terms: Terms) -> dict[str, Any]:
+def _row(row: Judged, subject: Subject, terms: ReclTerms) -> dict[str, Any]:
     """What was measured of a run, and what any model that sees as far could reach."""
     measured = subject.losses
     known = known_losses(row.config, measured.positions, measured.contexts)
@@ -145,8 +145,8 @@ def known_losses(
 
 def _alone(
     name: str, losses: NDArray[np.float64], contexts: NDArray[np.int64], at: NDArray[np.int64]
-) -> Group:
-    return Group((name,), losses[None], tuple(contexts.tolist()), at, (None,))
+) -> ModelGroup:
+    return ModelGroup((name,), losses[None], tuple(contexts.tolist()), at, (None,))
 
 
 def _streaming(row: Judged) -> dict[str, float | int]:

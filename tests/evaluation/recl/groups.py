@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from txlbench.evaluation.recl.metric import Group
+from txlbench.evaluation.recl.metric import ModelGroup
 
 
 def stopping_at_300(models=2, tokens=1000, contexts=(100, 200, 300, 400, 500)):
@@ -11,11 +11,13 @@ def stopping_at_300(models=2, tokens=1000, contexts=(100, 200, 300, 400, 500)):
     gained = np.minimum(np.array(contexts), 300) / 1000
     losses = np.stack([hardness - gained[:, None] + 0.001 * model for model in range(models)])
     names = tuple("abcdefgh"[:models])
-    return Group(names, losses, contexts, np.arange(tokens), (None,) * models)
+    return ModelGroup(names, losses, contexts, np.arange(tokens), (None,) * models)
 
 
 def from_losses(losses, contexts=None, longest=None, spacing=1):
     models, number, tokens = losses.shape
     contexts = contexts or tuple(range(100, 100 * number + 100, 100))
     longest = longest or (None,) * models
-    return Group(tuple("abcdefgh"[:models]), losses, contexts, spacing * np.arange(tokens), longest)
+    return ModelGroup(
+        tuple("abcdefgh"[:models]), losses, contexts, spacing * np.arange(tokens), longest
+    )

@@ -14,9 +14,13 @@ from txlbench.evaluation.recl.bootstrap import (
     shares_of,
 )
 from txlbench.evaluation.recl.metric import count_of
-from txlbench.evaluation.recl.null import Blocks, blocks_of
+from txlbench.evaluation.recl.null import Blocks
 
 SHARES = (0.07, 0.5, 1.0)
+
+
+def fifty(tokens):
+    return Blocks(np.arange(tokens) * 50 // tokens)
 
 
 def made(copies, blocks):
@@ -42,7 +46,7 @@ def hardest_with_copies(values, tokens, share):
 def test_sums_are_those_of_resamples_really_made(length):
     tokens = 130
     random = np.random.default_rng(length)
-    blocks = Blocks(np.arange(tokens) // length, length)
+    blocks = Blocks(np.arange(tokens) // length)
     before, after = simulated(random, tokens, [0.05], models=2).swapaxes(0, 1)
     resamples = draw_resamples(random, 6, blocks)
     paper, own = _by_baseline(before, after, blocks), _by_own_loss(before[0], after[0], blocks)
@@ -64,7 +68,7 @@ def test_sums_are_those_of_resamples_really_made(length):
 
 
 def test_resamples_take_as_many_blocks_as_there_are():
-    blocks = blocks_of(np.arange(1003))
+    blocks = fifty(1003)
     resamples = draw_resamples(np.random.default_rng(0), 50, blocks)
     assert (resamples.copies.sum(axis=1) == blocks.count).all()
     assert np.array_equal(resamples.sizes, resamples.copies @ blocks.sizes)
@@ -75,7 +79,7 @@ def test_walks_agree_with_what_is_plain():
     """A step that every token gains by is taken in all resamples, one that none does in none."""
     hardness = 1 + np.random.default_rng(0).gamma(1, 3, 1000)
     losses = hardness - np.array([0.0, 0.2, 0.4, 0.4])[:, None]
-    blocks = blocks_of(np.arange(1000))
+    blocks = fifty(1000)
     steps = bootstrap(losses[None], SHARES, 0.01, blocks, np.random.default_rng(0))
     assert steps.shape == (2, 1, 3, RESAMPLES)
     assert (steps == 2).all()
@@ -83,7 +87,7 @@ def test_walks_agree_with_what_is_plain():
 
 def test_walks_above_the_null_never_go_farther():
     losses = simulated(np.random.default_rng(5), 1000, [0.03, 0.015, 0.01, 0.0], models=3)
-    blocks = blocks_of(np.arange(1000))
+    blocks = fifty(1000)
     paper, above = bootstrap(losses, SHARES, 0.01, blocks, np.random.default_rng(1))
     assert (above <= paper).all()
     assert len(np.unique(above)) > 2
@@ -93,25 +97,16 @@ def test_a_model_that_never_leads_takes_no_step_however_much_it_gains():
     hardness = 5 + np.random.default_rng(0).gamma(1, 3, 1000)
     worse = hardness - np.array([0.0, 0.2])[:, None]
     losses = np.stack([worse, np.stack([hardness, hardness]) - 3])
-    blocks = blocks_of(np.arange(1000))
+    blocks = fifty(1000)
     assert not bootstrap(losses, SHARES, 0.01, blocks, np.random.default_rng(0)).any()
 
 
 def test_gains_that_are_noise_are_tested_in_each_resample():
     """Of a sample in which noise looks like a gain of 5 %, most resamples see no gain."""
     losses = simulated(np.random.default_rng(18), 1000, [0.0], noise=1.0)
-    found = bootstrap(losses, (1.0,), 0.01, blocks_of(np.arange(1000)), np.random.default_rng(1))
+    found = bootstrap(losses, (1.0,), 0.01, fifty(1000), np.random.default_rng(1))
     assert found[0].all()
     assert 0 < found[1].mean() < 0.5
-
-
-def test_pieces_that_bound_memory_change_nothing_of_note(monkeypatch):
-    losses = simulated(np.random.default_rng(6), 1000, [0.03, 0.015, 0.0])
-    blocks = blocks_of(np.arange(1000))
-    whole = bootstrap(losses, SHARES, 0.01, blocks, np.random.default_rng(1))
-    monkeypatch.setattr("txlbench.evaluation.recl.bootstrap.AT_ONCE", 5000)
-    parts = bootstrap(losses, SHARES, 0.01, blocks, np.random.default_rng(1))
-    assert np.array_equal(whole, parts)
 
 
 def test_quantiles_are_lengths_that_occurred():
@@ -124,6 +119,6 @@ def test_quantiles_are_lengths_that_occurred():
 def test_interval_holds_the_truth_of_a_sample():
     """A step whose true gain is far from the threshold is the same in nearly all resamples."""
     losses = simulated(np.random.default_rng(7), 4000, [0.1, 0.08, 0.0])
-    blocks = blocks_of(np.arange(4000))
+    blocks = fifty(4000)
     _, above = bootstrap(losses, (1.0,), 0.01, blocks, np.random.default_rng(1))
     assert interval_of(above[0, 0].tolist()) == [2, 2]

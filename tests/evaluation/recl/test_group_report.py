@@ -13,9 +13,9 @@ from tests.evaluation.recl.groups import from_losses, stopping_at_300
 from tests.evaluation.recl.simulated import losses as simulated
 from txlbench.errors import UserError
 from txlbench.evaluation.recl.group_report import group_report, warnings
-from txlbench.evaluation.recl.metric import Terms
+from txlbench.evaluation.recl.metric import ReclTerms
 
-TERMS = Terms()
+TERMS = ReclTerms()
 
 
 @pytest.mark.parametrize("models", [1, 2, 3])
@@ -30,7 +30,7 @@ def test_a_gain_that_stops_at_300_is_300_for_every_r(models):
         assert line["interval"] == line["interval_above_null"] == [300, 300]
         assert line["shares"] == {"300": 1.0}
         assert not line["capped"]
-        assert line["p"] == [0.001, 0.001, 1.0, 1.0]
+        assert line["p"] == [0.00001, 0.00001, 1.0, 1.0]
 
 
 def test_it_is_plain_json_of_the_promised_shape():
@@ -109,12 +109,12 @@ import numpy as np
 from tests.cli.trial import environment
 from tests.evaluation.recl.groups import from_losses
 from tests.evaluation.recl.simulated import losses
-from txlbench.evaluation.recl.metric import Terms
+from txlbench.evaluation.recl.metric import ReclTerms
 from txlbench.evaluation.recl.group_report import group_report, warnings
 random = np.random.default_rng(0)
 group = from_losses(losses(random, 2000, [0.05] * 15, models=4), spacing={spacing})
 start = time.process_time()
-found = group_report(group, Terms())
+found = group_report(group, ReclTerms())
 print(time.process_time() - start)
 assert all(line["capped"] for line in found["results"])
 """

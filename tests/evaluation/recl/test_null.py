@@ -1,30 +1,42 @@
-"""The net gain and its test against noise.
+"""The net gain and its sign-flip test: 50 blocks, long enough to be independent."""
 
-Blocks reach over 16 tokens of text, whatever the spacing.
-"""
-
+import functools
 import itertools
 
 import numpy as np
 import pytest
 
 from tests.evaluation.recl import by_definition
+from tests.evaluation.recl.simulated import correlated
 from tests.evaluation.recl.simulated import losses as simulated
 from txlbench.errors import UserError
 from txlbench.evaluation.recl.metric import gains
-from txlbench.evaluation.recl.null import blocks_of, draw_signs, measure, net_gains, p_values
+from txlbench.evaluation.recl.null import (
+    Blocks,
+    autocorrelation_time,
+    blocks_of,
+    draw_signs,
+    measure,
+    net_gains,
+    p_values,
+)
 
 SHARES = (0.1, 0.5, 1.0)
 
 
-def signs_for(blocks, seed=0):
-    return draw_signs(np.random.default_rng(seed), blocks.count)
+def fifty(tokens):
+    return Blocks(np.arange(tokens) * 50 // tokens)
+
+
+@functools.cache
+def signs():
+    return draw_signs(np.random.default_rng(0), 50)
 
 
 def test_net_gains_follow_their_formula():
     losses = simulated(np.random.default_rng(1), 800, [0.05, 0.0, 0.02])[0]
-    blocks = blocks_of(np.arange(800))
-    found = net_gains(losses, SHARES, blocks, signs_for(blocks))
+    blocks = fifty(800)
+    found = net_gains(losses, SHARES, blocks, signs())
     for share, r in enumerate(SHARES):
         expected = [by_definition.net_gain(losses.tolist(), c, r) for c in range(3)]
         assert found.relative[share] == pytest.approx(expected, abs=1e-9)
@@ -32,15 +44,14 @@ def test_net_gains_follow_their_formula():
 
 def test_p_counts_flips_of_whole_blocks_of_the_hardest_tokens():
     losses = simulated(np.random.default_rng(2), 800, [0.003])[0]
-    blocks = blocks_of(np.arange(800))
-    signs = signs_for(blocks)
-    found = net_gains(losses, SHARES, blocks, signs)
+    blocks = fifty(800)
+    found = net_gains(losses, SHARES, blocks, signs())
     for share, r in enumerate(SHARES):
-        sums = [0.0] * blocks.count
+        sums = [0.0] * 50
         for t in by_definition.chosen_by_own_loss(losses.tolist(), 0, r):
             sums[t // 16] += losses[0, t] - losses[1, t]
-        reached = sum(np.dot(flip, sums) >= sum(sums) for flip in signs.astype(float))
-        assert 0.001 < found.p[share, 0] == (1 + reached) / 1000
+        reached = sum(np.dot(flip, sums) >= sum(sums) for flip in signs().astype(float))
+        assert 0.001 < found.p[share, 0] == (1 + reached) / 100_000
 
 
 def test_the_test_is_exact_over_all_flips():
@@ -56,18 +67,17 @@ def test_ties_are_not_broken_by_rounding():
     """Four blocks that differ leave 1 flip in 16 exactly as large as what was observed."""
     for seed in range(50):
         random = np.random.default_rng(seed)
-        where = random.choice(60, 4, replace=False)
-        sums = np.zeros((1, 60))
+        where = random.choice(50, 4, replace=False)
+        sums = np.zeros((1, 50))
         sums[0, where] = random.random(4)
-        signs = draw_signs(random, 60)
-        expected = (1 + (signs[:, where] == 1).all(axis=1).sum()) / 1000
-        assert p_values(sums, signs).item() == expected
+        expected = (1 + (signs()[:, where] == 1).all(axis=1).sum()) / 100_000
+        assert p_values(sums, signs()).item() == expected
 
 
 def test_equal_contexts_have_no_gain_and_p_one():
     losses = np.ones((2, 800)) * np.random.default_rng(0).gamma(1, 3, 800)
-    blocks = blocks_of(np.arange(800))
-    found = net_gains(losses, SHARES, blocks, signs_for(blocks))
+    blocks = fifty(800)
+    found = net_gains(losses, SHARES, blocks, signs())
     assert found.relative.tolist() == [[0.0]] * 3
     assert found.p.tolist() == [[1.0]] * 3
 
@@ -75,16 +85,16 @@ def test_equal_contexts_have_no_gain_and_p_one():
 def test_net_gain_equals_the_gain_where_context_never_hurts():
     random = np.random.default_rng(3)
     losses = random.gamma(1, 3, 800) - np.array([0.0, 0.1, 0.3])[:, None] * random.random(800)
-    blocks = blocks_of(np.arange(800))
-    found = net_gains(losses, SHARES, blocks, signs_for(blocks))
+    blocks = fifty(800)
+    found = net_gains(losses, SHARES, blocks, signs())
     assert found.relative == pytest.approx(gains(losses[None], SHARES).relative[0], abs=1e-12)
 
 
 def test_other_models_do_not_change_net_gains():
     group = simulated(np.random.default_rng(4), 800, [0.02, 0.0], models=3)
-    blocks = blocks_of(np.arange(800))
-    together = measure(group, SHARES, blocks, signs_for(blocks))
-    alone = net_gains(group[1], SHARES, blocks, signs_for(blocks))
+    blocks = fifty(800)
+    together = measure(group, SHARES, blocks, signs())
+    alone = net_gains(group[1], SHARES, blocks, signs())
     assert np.array_equal(together.net_gains[1], alone.relative)
     assert np.array_equal(together.p[1], alone.p)
 
@@ -95,38 +105,67 @@ def test_noise_moves_the_papers_recl_but_not_the_one_above_the_null():
     for seed in range(200):
         random = np.random.default_rng([200, seed])
         losses = simulated(random, 2000, [0.0, 0.0])
-        blocks = blocks_of(np.arange(2000))
-        found = measure(losses, SHARES, blocks, draw_signs(random, blocks.count))
+        blocks = fifty(2000)
+        found = measure(losses, SHARES, blocks, signs())
         inflated += found.counts(0.01)[0, :, 0]
         exceeded += found.counts_above_null(0.01)[0, :, 0]
     assert (inflated >= 190).all()
     assert (exceeded <= 16).all()
 
 
-@pytest.mark.parametrize(
-    ("spacing", "length"), [(1, 16), (2, 8), (3, 6), (8, 2), (15, 2), (16, 1), (500, 1)]
-)
-def test_length_follows_the_spacing(spacing, length):
-    blocks = blocks_of(7 + spacing * np.arange(1000))
-    assert blocks.length == length
-    assert blocks.sizes[:-1].tolist() == [length] * (blocks.count - 1)
-    assert blocks.sizes.sum() == 1000
+FLAT = np.ones((1, 2, 1000))
+
+
+@pytest.mark.parametrize("tokens", [800, 801, 1000, 8191])
+def test_there_are_fifty_blocks_of_like_size(tokens):
+    blocks = blocks_of(np.arange(tokens), FLAT)
+    assert blocks.count == 50
+    assert set(blocks.sizes) <= {tokens // 50, tokens // 50 + 1}
+    assert blocks.sizes.sum() == tokens
     assert (np.diff(blocks.index) >= 0).all()
+    assert blocks.length == tokens // 50
+
+
+@pytest.mark.parametrize(("spacing", "needed"), [(1, 16), (2, 8), (3, 6), (8, 3), (500, 3)])
+def test_a_block_covers_sixteen_tokens_of_text_and_three_positions(spacing, needed):
+    positions = 7 + spacing * np.arange(50 * needed)
+    assert blocks_of(positions, FLAT).count == 50
+    with pytest.raises(
+        UserError, match=rf"too few tokens: {50 * needed - 1:,}, .*{50 * needed:,} "
+    ):
+        blocks_of(positions[:-1], FLAT)
 
 
 def test_uneven_positions_count_as_their_closest_pair():
-    assert blocks_of(np.array([0, 4, *range(100, 10000, 50)])).length == 4
-
-
-@pytest.mark.parametrize(("positions", "is_enough"), [(784, False), (785, True)])
-def test_fifty_blocks_are_needed(positions, is_enough):
-    if is_enough:
-        assert blocks_of(np.arange(positions)).count == 50
-        return
-    with pytest.raises(UserError, match=r"too few tokens: 784 make 49 blocks of 16.*least 785"):
-        blocks_of(np.arange(positions))
+    positions = np.array([0, 4, *range(100, 10000, 50)])
+    assert blocks_of(positions, FLAT).count == 50
+    with pytest.raises(UserError, match="50 blocks of 4;"):
+        blocks_of(positions[:199], FLAT)
 
 
 def test_one_token_is_too_few():
     with pytest.raises(UserError, match="too few tokens"):
-        blocks_of(np.array([5]))
+        blocks_of(np.array([5]), np.ones((1, 2, 1)))
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_autocorrelation_time_of_an_autoregressive_series(phi):
+    """(1 + phi) / (1 - phi) by theory: 1, 3, 19."""
+    found = autocorrelation_time(correlated(np.random.default_rng(0), (10, 20000), phi))
+    assert found == pytest.approx((1 + phi) / (1 - phi), rel=0.15)
+
+
+def test_steps_without_change_have_no_autocorrelation():
+    assert autocorrelation_time(np.full((2, 500), 0.1)) == 1.0
+    changes = np.stack([np.zeros(5000), correlated(np.random.default_rng(1), 5000, 0.5)])
+    assert autocorrelation_time(changes) == autocorrelation_time(changes[1:])
+
+
+def test_tokens_that_hang_together_must_be_more():
+    """At 0.9, 19 tokens vary as one: 50 blocks of 57."""
+    noise = correlated(np.random.default_rng(2), (1, 9, 4000), 0.9)
+    assert blocks_of(np.arange(4000), noise).count == 50
+    with pytest.raises(
+        UserError, match=r"too few tokens: 2,000.* alike over \d\d of them; .* least"
+    ):
+        blocks_of(np.arange(2000), noise[..., :2000])

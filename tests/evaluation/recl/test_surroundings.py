@@ -8,10 +8,10 @@ import pytest
 from tests.evaluation.recl.groups import from_losses, stopping_at_300
 from tests.evaluation.recl.simulated import losses as simulated
 from txlbench.evaluation.recl.group_report import group_report, sensitivity, subgroups
-from txlbench.evaluation.recl.metric import Terms, effective_context_length
+from txlbench.evaluation.recl.metric import ReclTerms, effective_context_length
 from txlbench.evaluation.recl.null import blocks_of, draw_signs, measure
 
-TERMS = Terms()
+TERMS = ReclTerms()
 
 
 def group_of(models, gains=(0.03, 0.02, 0.01, 0.0)):
@@ -36,7 +36,7 @@ def test_a_subgroup_is_measured_as_a_group_of_its_own():
 
 
 def lines_for(group, terms=TERMS):
-    blocks = blocks_of(group.positions)
+    blocks = blocks_of(group.positions, group.losses)
     signs = draw_signs(np.random.default_rng(0), blocks.count)
     measures = measure(group.losses, terms.shares, blocks, signs)
     return sensitivity(group, terms, measures, blocks, signs)
@@ -86,7 +86,7 @@ def test_a_variation_is_what_its_own_call_gives(setting, rows, threshold):
     group = group_of(2)
     contexts = tuple(group.contexts[row] for row in rows)
     alone = from_losses(group.losses[:, rows], contexts)
-    expected = group_report(alone, Terms(threshold=threshold))["results"]
+    expected = group_report(alone, ReclTerms(threshold=threshold))["results"]
     found = [line for line in lines_for(group) if line["setting"] == setting]
     for ours, theirs in zip(found, expected, strict=True):
         assert ours["recl"] == theirs["recl"]

@@ -1,10 +1,8 @@
-"""How far RECL depends on the tokens that happened to be scored: a bootstrap over blocks.
+"""Block bootstrap of RECL: how far it depends on the tokens that happened to be scored.
 
 Each resample draws as many blocks as there are, with replacement, chooses the hardest tokens
 anew at every step, and walks again by both definitions. It covers the sampling of tokens only,
 neither the inflation of gains by noise nor what another training seed would give.
-
-Resamples of a text: as many of its blocks as there are, drawn with replacement.
 """
 
 from collections import Counter
@@ -18,13 +16,17 @@ from numpy.typing import NDArray
 from txlbench.evaluation.recl.metric import counts_of, hardest_first, relative_gain
 from txlbench.evaluation.recl.null import Blocks
 
+RESAMPLES = 1000
+CRITICAL = 1.645
+"""One-sided 5 % critical value, in standard deviations of the sign-flipped sum (normal
+approximation), by which the steps of a resample are tested."""
 CELLS = 32
 """Parts of the tokens' order whose sums are formed at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """N resamples of B blocks.
+    """N resamples of a text of B blocks.
 
     Attributes:
         copies: [N, B], how often each block was drawn; float32 holds such numbers exactly.
@@ -38,6 +40,7 @@ class Resamples:
         return len(self.sizes)
 
     def only(self, rows: NDArray[np.intp]) -> "Resamples":
+        """Some of them."""
         if len(rows) == len(self):
             return self
         return Resamples(self.copies[rows], self.sizes[rows])
@@ -111,19 +114,11 @@ class _Cells:
 
 
 def draw_resamples(random: np.random.Generator, number: int, blocks: Blocks) -> Resamples:
-    """`number` resamples."""
+    """Resamples of as many blocks as there are, drawn with replacement."""
     drawn = random.integers(blocks.count, size=(number, blocks.count))
     place = drawn + blocks.count * np.arange(number)[:, None]
     copies = np.bincount(place.ravel(), minlength=drawn.size).reshape(drawn.shape)
     return Resamples(copies.astype(np.float32), copies @ blocks.sizes)
-
-
-RESAMPLES = 1000
-DEVIATIONS = 1.645
-"""Of flipped sums, which are exceeded with probability .05: a resample is tested by the normal
-limit of the sign flips."""
-AT_ONCE = 1 << 22
-"""Numbers of copies (resamples times blocks) that are in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,37 +146,12 @@ def bootstrap(
     Args:
         losses: [M, C, T].
     """
-    pieces = -(-RESAMPLES * blocks.count // AT_ONCE)
-    parts = np.array_split(np.arange(RESAMPLES), pieces)
-    draws = (draw_resamples(random, len(part), blocks) for part in parts)
-    found = [_walk(losses, shares, threshold, blocks, resamples) for resamples in draws]
-    return np.concatenate(found, axis=-1)
-
-
-def shares_of(lengths: Sequence[int]) -> dict[str, float]:
-    """Share of resamples at each length, ascending."""
-    return {str(key): n / len(lengths) for key, n in sorted(Counter(lengths).items())}
-
-
-def interval_of(lengths: Sequence[int]) -> list[int]:
-    """The 2.5 and 97.5 % quantiles, each a length that occurred."""
-    low, high = np.quantile(lengths, [0.025, 0.975], method="inverted_cdf")
-    return [int(low), int(high)]
-
-
-def _walk(
-    losses: NDArray[np.float64],
-    shares: Sequence[float],
-    threshold: float,
-    blocks: Blocks,
-    resamples: Resamples,
-) -> NDArray[np.intp]:
-    """As `bootstrap`; only resamples that are still on their way are looked at."""
-    shape = (len(losses), len(shares), len(resamples))
+    resamples = draw_resamples(random, RESAMPLES, blocks)
+    shape = (len(losses), len(shares), RESAMPLES)
     paper, above = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
     taken = np.zeros((2, *shape), dtype=np.intp)
     for before, after in zip(losses.swapaxes(0, 1)[:-1], losses.swapaxes(0, 1)[1:], strict=True):
-        rows = np.flatnonzero(paper.any(axis=(0, 1)))
+        rows = np.flatnonzero(paper.any(axis=(0, 1)))  # others are no longer on their way
         if not rows.size:
             break
         ordered = _by_baseline(before, after, blocks)
@@ -195,10 +165,25 @@ def _walk(
     return taken
 
 
+def shares_of(lengths: Sequence[int]) -> dict[str, float]:
+    """Share of resamples at each length, ascending."""
+    return {str(key): n / len(lengths) for key, n in sorted(Counter(lengths).items())}
+
+
+def interval_of(lengths: Sequence[int]) -> list[int]:
+    """The 2.5 and 97.5 % quantiles, each a length that occurred."""
+    low, high = np.quantile(lengths, [0.025, 0.975], method="inverted_cdf")
+    return [int(low), int(high)]
+
+
 def _by_baseline(
     before: NDArray[np.float64], after: NDArray[np.float64], blocks: Blocks
 ) -> Ordered:
-    """Of losses [M, T] at c and at c': b(c, t) - min(b(c, t), l(c', t)) of every model."""
+    """What each model gains on its group's baseline: b(c, t) - min(b(c, t), l(c', t)).
+
+    Args:
+        before, after: losses [M, T] at c and at c'.
+    """
     baseline = before.min(axis=0)
     order = hardest_first(baseline)
     gained = np.maximum(baseline - after, 0.0)
@@ -209,7 +194,7 @@ def _by_baseline(
 def _by_own_loss(
     before: NDArray[np.float64], after: NDArray[np.float64], blocks: Blocks
 ) -> Ordered:
-    """Of one model's losses [T]: d(t), and what d(t) adds to the square of its block's sum."""
+    """d(t) of one model's losses [T], and what it adds to the square of its block's sum."""
     order = hardest_first(np.maximum(before, after))
     change, block = (before - after)[order], blocks.index[order]
     by_block = np.argsort(block, kind="stable")
@@ -232,7 +217,7 @@ def _gain(ordered: Ordered, shares: Sequence[float], resamples: Resamples) -> ND
 def _is_above_null(
     ordered: Ordered, shares: Sequence[float], threshold: float, resamples: Resamples
 ) -> NDArray[np.bool_]:
-    """[R, N]: whether net gain and test let the step count in each resample."""
+    """[R, N]: whether net gain and sign-flip test let the step count in each resample."""
     number, change, squares = resamples.hardest_sums(ordered.values, ordered.block, shares)
     is_large: NDArray[np.bool_] = relative_gain(change / number) >= threshold
-    return is_large & (change >= DEVIATIONS * np.sqrt(np.maximum(squares, 0.0)))
+    return is_large & (change >= CRITICAL * np.sqrt(np.maximum(squares, 0.0)))

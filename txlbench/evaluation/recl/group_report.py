@@ -1,8 +1,7 @@
-"""Everything that is said of one group, as `recl.json` holds it.
+"""Everything that `recl.json` holds about one group of models.
 
-What RECL would have been with another step, first context, threshold or training.
-
-How the company changes a model's RECL: the group shares its baseline, so every model counts.
+Beside both RECLs with their intervals: RECL with another step, first context, threshold or
+training (sensitivity), and in every smaller group, since models of a group share a baseline.
 """
 
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 
 from txlbench.evaluation.recl.bootstrap import bootstrap, interval_of, shares_of
 from txlbench.evaluation.recl.metric import (
-    Group,
-    Terms,
+    ModelGroup,
+    ReclTerms,
     count_of,
     effective_context_length,
     gains,
@@ -25,13 +24,17 @@ from txlbench.evaluation.recl.metric import (
 from txlbench.evaluation.recl.null import Blocks, Measures, blocks_of, draw_signs, measure
 
 COARSER = (2, 3)
-"""Only every so many-th context."""
+"""Factors by which the step between contexts is lengthened."""
 LATER = (1, 2)
-"""Contexts left out at the start."""
+"""Numbers of contexts left out at the start."""
 THRESHOLDS = (0.5, 2.0)
-"""Times the threshold."""
+"""Factors of the threshold."""
 WITH_RESETS = "trained with resets"
 """The setting in which short contexts were met in training."""
+LARGEST = 4
+"""Models of the largest smaller group."""
+FEW = 500
+"""Hardest tokens under which a RECL is worth a warning."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Variation:
 
 
 def sensitivity(
-    group: Group, terms: Terms, measures: Measures, blocks: Blocks, signs: NDArray[np.int8]
+    group: ModelGroup, terms: ReclTerms, measures: Measures, blocks: Blocks, signs: NDArray[np.int8]
 ) -> list[dict[str, Any]]:
     """One line a setting, model and share: both RECLs as they would have been.
 
@@ -97,7 +100,7 @@ def variations(contexts: tuple[int, ...], threshold: float) -> Iterator[Variatio
 
 
 def _lines(
-    group: Group, terms: Terms, variation: Variation, found: Measures
+    group: ModelGroup, terms: ReclTerms, variation: Variation, found: Measures
 ) -> Iterator[dict[str, Any]]:
     counts = found.counts(variation.threshold)
     above_null = found.counts_above_null(variation.threshold)
@@ -113,11 +116,7 @@ def _lines(
             }
 
 
-LARGEST = 4
-"""Models."""
-
-
-def subgroups(group: Group, terms: Terms) -> list[dict[str, Any]]:
+def subgroups(group: ModelGroup, terms: ReclTerms) -> list[dict[str, Any]]:
     """One line for each model and share of every smaller group of up to four models."""
     lines = []
     for members in _members(len(group.names)):
@@ -136,17 +135,13 @@ def _members(models: int) -> Iterator[tuple[int, ...]]:
         yield from combinations(range(models), size)
 
 
-FEW = 500
-"""Hardest tokens under which a RECL is worth a warning."""
-
-
-def group_report(group: Group, terms: Terms) -> dict[str, Any]:
+def group_report(group: ModelGroup, terms: ReclTerms) -> dict[str, Any]:
     """The entry of `group` under "groups".
 
     Raises:
         UserError: with fewer than two contexts, or too few tokens for the test against noise.
     """
-    blocks = blocks_of(group.positions)
+    blocks = blocks_of(group.positions, group.losses)
     random = np.random.default_rng(terms.seed)
     signs = draw_signs(random, blocks.count)
     measures = measure(group.losses, terms.shares, blocks, signs)
@@ -169,7 +164,7 @@ def group_report(group: Group, terms: Terms) -> dict[str, Any]:
     }
 
 
-def warnings(group: Group, terms: Terms) -> list[str]:
+def warnings(group: ModelGroup, terms: ReclTerms) -> list[str]:
     """What should keep a reader from believing too much."""
     tokens = len(group.positions)
     few = [(r, count_of(r, tokens)) for r in terms.shares if count_of(r, tokens) < FEW]
@@ -191,7 +186,7 @@ def warnings(group: Group, terms: Terms) -> list[str]:
 
 
 def _results(
-    group: Group, terms: Terms, measures: Measures, steps: NDArray[np.intp]
+    group: ModelGroup, terms: ReclTerms, measures: Measures, steps: NDArray[np.intp]
 ) -> list[dict[str, Any]]:
     counts = measures.counts(terms.threshold)
     above_null = measures.counts_above_null(terms.threshold)
@@ -218,7 +213,7 @@ def _results(
     return lines
 
 
-def _spread(group: Group, model: int, steps: NDArray[np.intp]) -> dict[str, Any]:
+def _spread(group: ModelGroup, model: int, steps: NDArray[np.intp]) -> dict[str, Any]:
     """Intervals and shares of both RECLs over resamples; `steps` is [2, N]."""
     paper, above = (
         [limited(group.contexts[taken], group.longest[model]) for taken in line] for line in steps
@@ -231,7 +226,7 @@ def _spread(group: Group, model: int, steps: NDArray[np.intp]) -> dict[str, Any]
     }
 
 
-def _ecl(group: Group, terms: Terms) -> dict[str, int]:
+def _ecl(group: ModelGroup, terms: ReclTerms) -> dict[str, int]:
     found = {}
     for model, name in enumerate(group.names):
         length = effective_context_length(group.losses[model], group.contexts, terms.threshold)

@@ -1,19 +1,12 @@
-"""Effective context length of one model alone (Khandelwal et al. 2018).
-
-The hardest tokens: how many a share r is, and which they are.
-
-Relative gain of a longer context, as the paper defines it (Dai et al. 2019, Appendix C).
+"""RECL of a group of models (Dai et al. 2019, Appendix C), and ECL of one (Khandelwal et al. 2018).
 
 l_i(c, t) is model i's loss on token t given c predecessors, b(c, t) the least loss of the group,
 T the r n tokens with the largest b(c, t), and
     f_i(c, c') = mean over T of min(b(c, t), l_i(c', t)),
     g_i(c, c') = (exp f_i(c, c) - exp f_i(c, c')) / exp f_i(c, c).
 f_i(c, c) is the mean of b, the same for every model. The paper does not say whether T is chosen
-again for every c; b(c, t) depends on c, so here it is.
-
-The walk from the first context on for as long as a step counts; where it stops is the RECL.
-
-A group of models whose losses are compared, and what is asked of it.
+again for every c; b(c, t) depends on c, so here it is. A walk goes from the first context on for
+as long as a step counts; where it stops is the RECL.
 """
 
 from collections.abc import Mapping, Sequence
@@ -114,13 +107,13 @@ def limited(length: int, longest: int | None) -> int:
 
 
 @dataclass(frozen=True)
-class Terms:
+class ReclTerms:
     """What decides RECL beside the losses.
 
     Attributes:
         shares: values of r, the share of tokens that are the hardest.
         threshold: relative gain that makes a step count.
-        seed: of sign flips and resamples.
+        seed: random seed of the sign-flip test and the bootstrap.
     """
 
     shares: tuple[float, ...] = (0.1, 0.5, 1.0)
@@ -129,7 +122,7 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ModelGroup:
     """Losses of M models on the same T tokens at the same C contexts.
 
     Attributes:
