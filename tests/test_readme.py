@@ -1,19 +1,128 @@
-"""What the README promises can be run as it stands there."""
+"""What README, docs/ and --help show can be run as it stands there."""
 
 import re
+import shlex
+import shutil
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import numpy as np
+import pytest
 
+from tests import workplace
+from txlbench.cli.main import COMMANDS, cli, main
 from txlbench.records.loss_file import read_loss_file
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+PARSED_ONLY = re.compile(
+    "bench|truth|check|figures$|data (prepare|show|export) (en|wt|lm|ptb)|import (torch|tf):|"
+    "speed experiments/table|merge results"
+)
+"""Commands that take minutes, need what no test has, or repeat another: only parsed by click."""
+
+
+def blocks(page, language):
+    return [text for kind, text in FENCED.findall(page.read_text()) if kind == language]
+
+
+def commands_of(page):
+    """The command lines of a page's blocks, without prompts and comments."""
+    for block in blocks(page, ""):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith(("txlbench ", "make ", "python -m ", "mlflow ")):
+                yield line
+
+
+def verbs():
+    """(words, command) of every verb and of every verb below `data`."""
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        yield (name,), command
+        for below, each in getattr(command, "commands", {}).items():
+            yield (name, below), each
+
+
+VERBS = dict(verbs())
+SHOWN = [
+    shlex.join(shlex.split(line, comments=True)) for page in PAGES for line in commands_of(page)
+]
+SHOWN += [line for command in VERBS.values() for line in command.examples]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("shown")
+        patch.chdir(place)
+        patch.setenv("TXLBENCH_DATA", str(tmp_path_factory.mktemp("data")))
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        workplace.make(place)
+        for block in (block for page in PAGES for block in blocks(page, "yaml")):
+            if name := re.match(r"# (\S+\.yaml)\n", block):
+                (place / name[1]).write_text(block)
+        assert run(["txlbench", "export", "quick/Transformer-XL", "--to", "hf:exported"]) == 0
+        assert run(["txlbench", "import", "hf:exported", "--out", "results/imported/again"]) == 0
+        yield place
+
+
+def run(words):
+    """Calls the entry point in this process; the exit status."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as end:
+            main()
+    return end.value.code
+
+
+def parse(words):
+    """Lets click read the words, and calls nothing."""
+    with cli.make_context("txlbench", list(words), resilient_parsing=False) as context:
+        name, command, rest = cli.resolve_command(context, list(words))
+        if isinstance(command, click.Group):
+            name, command, rest = command.resolve_command(context, rest)
+        command.make_context(name, rest, parent=context)
+
+
+@pytest.mark.parametrize("line", dict.fromkeys(SHOWN))
+def test_a_command_that_is_shown_can_be_run(line, folder):
+    program, *words = shlex.split(line)
+    if program == "make":
+        assert re.search(rf"^{words[0]}:.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif program == "python":
+        assert find_spec(words[1]) is not None
+    elif PARSED_ONLY.match(" ".join(words)):
+        parse(words)
+    elif words[0] == "ablate" and "--dry-run" not in words:
+        assert run([program, *words, "--dry-run"]) == 0
+    else:
+        if words[0] in ("export", "import"):
+            shutil.rmtree(words[-1].removeprefix("hf:"), ignore_errors=True)
+        assert run([program, *words]) == 0
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_the_help_of_a_verb_has_full_sentences_and_ends_in_examples(words, capsys):
+    assert run(["txlbench", *words, "--help"]) == 0
+    command = VERBS[words]
+    _, _, examples = capsys.readouterr().out.partition("\nExamples:\n")
+    assert [line.strip() for line in examples.splitlines()] == list(command.examples)
+    assert len(command.examples) in ((1, 2, 3) if len(words) > 1 else (2, 3))
+    assert all(line.startswith(f"txlbench {' '.join(words)}") for line in command.examples)
+    for option in (each for each in command.params if isinstance(each, click.Option)):
+        text = (option.help or "").partition("  [default")[0]
+        assert text.endswith("."), option.name
+        assert not text.startswith(("Of ", "To ", "As ")), option.name
 
 
 def test_its_loss_file_is_one(tmp_path, monkeypatch):
     """The ten lines with which any program writes one."""
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (block,) = [block for page in PAGES for block in blocks(page, "python") if "np.savez" in block]
     tokens = np.random.default_rng(1).integers(50, size=3000)
     exec(block, {"tokens": tokens, "my_model_loss": lambda before, token: len(before) / 1000})
     found = read_loss_file(Path("mine.npz"))

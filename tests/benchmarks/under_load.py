@@ -113,10 +113,10 @@ def serve():
 
     from tests.benchmarks.answering import answer
     from tests.benchmarks.training_ours import train
+    from txlbench.config.base import AttentionSpan
     from txlbench.config.model import ModelConfig
     from txlbench.evaluation.generation import Sampling
     from txlbench.models.factory import build_model
-    from txlbench.config.base import AttentionSpan
 
     def build(model, vocabulary):
         torch.manual_seed(1)
@@ -134,7 +134,9 @@ def serve():
         def run():
             total, state = (
                 0.0,
-                network.evaluation_state(network.initial_state(batch, View(mem_len))),
+                network.evaluation_state(
+                    network.initial_state(batch, AttentionSpan(mem_len=mem_len))
+                ),
             )
             for start in range(0, length * segments, length):
                 hidden, state = network(tokens[:, start : start + length], state)

@@ -15,7 +15,7 @@ import torch
 
 from tests.cli.trial import call, environment, start
 from tests.runs.trial import plan_of, prepared_job, snapshot, write_spec, write_text
-from txlbench.cli.ablate import _duration
+from txlbench.cli.experiments import _duration
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.schema import RunState
 from txlbench.runs.train_run import execute

@@ -223,11 +223,11 @@ def test_an_interrupt_exits_with_130(typed, monkeypatch):
 
 
 def test_a_verb_that_returns_a_status_exits_with_it(typed, monkeypatch):
-    from txlbench.cli import ablate
+    from txlbench.cli import experiments
 
-    monkeypatch.setattr(ablate, "_ablate", lambda request: 1)
+    monkeypatch.setattr(experiments, "_ablate", lambda request: 1)
     assert typed("ablate", "spec.yaml")[0] == 1
-    monkeypatch.setattr(ablate, "_ablate", lambda request: 0)
+    monkeypatch.setattr(experiments, "_ablate", lambda request: 0)
     assert typed("ablate", "spec.yaml")[0] == 0
 
 

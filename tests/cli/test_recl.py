@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.cli.trial import call, environment
 from tests.commands.loss_files import save
 from txlbench.cli.main import cli, main
-from txlbench.cli.options import ContextList, ShareList
+from txlbench.cli.options import CONTEXTS, SHARES
 from txlbench.commands import publish
 from txlbench.tracking.backlog import nothing_to_deliver_of
 
@@ -103,7 +103,7 @@ BAD = {
     "r of no number": (("--models", "a.npz", "--r", "half"), ["--r", "'half'"]),
     "NaN as r": (("--models", "a.npz", "--r", "nan"), ["--r", "'nan'"]),
     "threshold of 0": (("--models", "a.npz", "--threshold", "0"), ["--threshold"]),
-    "one context": (("--models", "a.npz", "--contexts", "100"), ["--contexts", "two"]),
+    "one context": (("--models", "a.npz", "--contexts", "100"), ["--contexts", "2"]),
     "endless contexts": (("--models", "a.npz", "--contexts", "1:9:0"), ["--contexts"]),
     "a billion contexts": (("--models", "a.npz", "--contexts", "1:1000000000:1"), ["--contexts"]),
     "a NaN threshold": (("--models", "a.npz", "--threshold", "nan"), ["--threshold nan"]),
@@ -145,11 +145,11 @@ def test_bad_input_gets_one_line_and_leaves_nothing_behind(typed, folder, name):
     ],
 )
 def test_contexts_may_be_a_list_or_a_range_that_includes_its_end(text, expected):
-    assert ContextList().convert(text, None, None) == expected
+    assert CONTEXTS.convert(text, None, None) == expected
 
 
 def test_shares_keep_their_order_and_come_once():
-    assert ShareList().convert("1.0, 0.1,1", None, None) == (1.0, 0.1)
+    assert SHARES.convert("1.0, 0.1,1", None, None) == (1.0, 0.1)
 
 
 def test_loss_files_need_neither_torch_nor_mlflow():

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.runs.in_process import run_suite
 from tests.runs.trial import execute_all, plan_of, snapshot, write_spec, write_text
-from txlbench.cli.ablate import ablate
+from txlbench.cli.experiments import ablate
 from txlbench.config.counting import checkpoint_bytes, resume_bytes
 from txlbench.errors import UserError
 from txlbench.runs.dry_run import check_space, foresee

@@ -1,10 +1,11 @@
 """`txlbench data`: lists, prepares and shows corpora, and exports their token ids."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 
+from txlbench.cli.options import VerbGroup, level_option, split_option, verb
 from txlbench.config.base import Split, displayed
 from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS, UNITS, Level
 from txlbench.config.run_config import CorpusConfig, corpus_named
@@ -16,22 +17,23 @@ if TYPE_CHECKING:
 
 NUMPY_MAGIC = b"\x93NUMPY"
 
-level_option = click.option(
-    "--level", type=click.Choice(get_args(Level)), help="What a token of a text is; default byte."
+
+@click.group(
+    cls=VerbGroup,
+    examples=("txlbench data list", "txlbench data show my-text.txt --level char"),
 )
-
-
-@click.group()
 def data() -> None:
     """List, prepare, show and export corpora.
 
-    NAME is a corpus that `txlbench data list` shows, or the path of a text, which is split 90/5/5.
+    NAME is a corpus of `txlbench data list`, or the path of a text file, whose first 90 % become
+    the train split and whose last two 5 % valid and test. Corpora are kept under $TXLBENCH_DATA,
+    else in the user's cache directory.
     """
 
 
-@data.command("list")
+@verb("list", "txlbench data list", group=data)
 def list_corpora() -> None:
-    """List the corpora that have a name."""
+    """List the named corpora with their level, symbols and tokens."""
     from txlbench.data.prepare import find_prepared
 
     for name, facts in CORPORA.items():
@@ -45,24 +47,33 @@ def list_corpora() -> None:
         )
 
 
-@data.command()
+@verb(
+    "prepare",
+    "txlbench data prepare enwiki-sample",
+    "txlbench data prepare my-text.txt --level word",
+    "txlbench data prepare wt103 --from-file wikitext-103-v1.zip",
+    group=data,
+)
 @click.argument("name")
 @click.option(
-    "--from-file", type=click.Path(path_type=Path), help="What is fetched, or its folder."
+    "--from-file",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Uses this copy of the archive, or of its folder, instead of downloading it.",
 )
 @level_option
 def prepare(name: str, from_file: Path | None, level: Level | None) -> None:
-    """Prepare a corpus, or find it prepared already, and say where it lies."""
+    """Download and prepare a corpus unless it is prepared already, and print where it is."""
     corpus = _prepare(name, level, from_file)
     tokens = sum(corpus.tokens.values())
     click.echo(f"{corpus.name}: {tokens:,} tokens at {corpus.level} level in {corpus.directory}")
 
 
-@data.command()
+@verb("show", "txlbench data show enwiki-sample", "txlbench data show my-text.txt", group=data)
 @click.argument("name")
 @level_option
 def show(name: str, level: Level | None) -> None:
-    """Show counts, checksum, vocabulary and place of a corpus; prepares it first if need be."""
+    """Show tokens, vocabulary, unigram loss, checksum and directory of a corpus."""
     corpus = _prepare(name, level)
     unit = UNITS[corpus.level]
     unigram = {split: displayed(loss, unit) for split, loss in corpus.unigram.items()}
@@ -82,13 +93,24 @@ def show(name: str, level: Level | None) -> None:
         click.echo(f"{'note':<12} {CORPORA[name].note}")
 
 
-@data.command()
+@verb(
+    "export",
+    "txlbench data export enwiki-sample --split test --out ids.npy",
+    "txlbench data export my-text.txt --level char --out ids.npy",
+    group=data,
+)
 @click.argument("name")
-@click.option("--split", type=click.Choice(get_args(Split)), default="test", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="An .npy file.")
+@split_option()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE.npy",
+    required=True,
+    help="File to write; an existing array is replaced, any other file is not.",
+)
 @level_option
 def export(name: str, split: Split, out: Path, level: Level | None) -> None:
-    """Write the token ids of a split as a NumPy array."""
+    """Write the token ids of a split as a one-dimensional NumPy array."""
     import numpy as np
 
     corpus = _prepare(name, level)

@@ -6,27 +6,34 @@ from collections.abc import Mapping
 
 import click
 
+from txlbench import __version__
 from txlbench.errors import ExitStatus, UserError
 from txlbench.files import is_transient
 from txlbench.machine import set_threads
 from txlbench.registry import suggestion
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "ablate": ("txlbench.cli.ablate:ablate", "Train and measure every row of an experiment file."),
+    "ablate": (
+        "txlbench.cli.experiments:ablate",
+        "Train and measure every row of an experiment file.",
+    ),
     "data": ("txlbench.cli.data:data", "List, prepare, show and export corpora."),
-    "figures": ("txlbench.cli.results:figures", "Rebuild tables and figures without training."),
-    "status": ("txlbench.cli.results:status", "Show every run with its state and progress."),
-    "eval": ("txlbench.cli.models:evaluate", "Measure any model on any text."),
-    "recl": ("txlbench.cli.recl:recl", "Measure how much context models really use."),
-    "truth": ("txlbench.cli.recl:truth", "Hold RECL against a corpus whose truth is known."),
+    "figures": ("txlbench.cli.results:figures", "Rebuild tables and figures from stored results."),
+    "status": ("txlbench.cli.results:status", "Show every run with its state, loss and progress."),
+    "eval": ("txlbench.cli.models:evaluate", "Measure the loss of any model on any text."),
+    "recl": ("txlbench.cli.recl:recl", "Measure how much context models really use (RECL)."),
+    "truth": ("txlbench.cli.recl:truth", "Compare RECL with its true value on a made corpus."),
     "bench": ("txlbench.cli.speed:bench", "Time this machine: training, evaluation, generation."),
-    "speed": ("txlbench.cli.speed:speed", "Time evaluation with a window and with reused state."),
-    "generate": ("txlbench.cli.models:generate", "Let any model go on with a text."),
-    "import": ("txlbench.cli.models:import_", "Bring in weights of other programs."),
-    "export": ("txlbench.cli.models:export", "Write weights for other programs."),
-    "sync": ("txlbench.cli.results:sync", "Deliver results to MLflow, or rebuild its store."),
-    "merge": ("txlbench.cli.results:merge", "Bring results of several machines together."),
-    "check": ("txlbench.cli.check:check", "Run the invariants on models of an experiment file."),
+    "speed": ("txlbench.cli.speed:speed", "Time evaluation with a window and with cached state."),
+    "generate": ("txlbench.cli.models:generate", "Generate text with any model."),
+    "import": ("txlbench.cli.models:import_", "Convert weights of another program."),
+    "export": ("txlbench.cli.models:export", "Write weights as a Hugging Face folder."),
+    "sync": ("txlbench.cli.results:sync", "Deliver to MLflow what it lacks, or rebuild its store."),
+    "merge": ("txlbench.cli.results:merge", "Merge the results of several machines."),
+    "check": (
+        "txlbench.cli.experiments:check",
+        "Test invariants on the models of experiment files.",
+    ),
 }
 """Verb -> (where it lives, what it does). Only the verb that is called is imported."""
 
@@ -58,7 +65,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="txlbench")
+@click.version_option(__version__)
 def cli() -> None:
     """How much context does a language model use, and which design gave it that?
 

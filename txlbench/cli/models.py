@@ -1,59 +1,87 @@
-"""`txlbench import` and `txlbench export`: weights in and out.
-
-`txlbench eval`: the loss of any model on any text.
-
-`txlbench generate`: a model goes on with a text.
-"""
+"""Verbs of single models: `eval`, `generate`, `import` and `export`."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from txlbench.cli.options import LengthList
-from txlbench.config.base import Split, displayed, shown
-from txlbench.config.catalogue import Level
+from txlbench.cli.options import (
+    LENGTHS,
+    checkpoint_option,
+    corpus_option,
+    count_option,
+    device_option,
+    format_option,
+    level_option,
+    split_option,
+    verb,
+)
+from txlbench.config.base import displayed, shown
 
 if TYPE_CHECKING:
     from txlbench.commands.evaluate import Answer
 
 
-@click.command("eval")
+@verb(
+    "eval",
+    "txlbench eval quick/Transformer-XL",
+    "txlbench eval quick/Transformer-XL --attention-lengths 16,32 --format json",
+    "txlbench eval quick/Transformer-XL --corpus my-text.txt --losses losses.npz",
+)
 @click.argument("model")
-@click.option("--corpus", help="A corpus by name or the path of a text.  [default: as trained]")
+@corpus_option
+@level_option
 @click.option(
-    "--level", type=click.Choice(get_args(Level)), help="What a token of a text is; default byte."
+    "--tokens",
+    type=click.Path(path_type=Path),
+    metavar="FILE.npy",
+    help="One-dimensional array of token ids to measure on, instead of a corpus.",
 )
-@click.option("--tokens", type=click.Path(path_type=Path), help="Token ids, a 1-D .npy file.")
-@click.option("--split", type=click.Choice(get_args(Split)), default="test", show_default=True)
-@click.option("--batch-size", type=click.IntRange(min=1), default=10, show_default=True)
-@click.option("--tgt-len", type=click.IntRange(min=1), help="Tokens a segment.")
-@click.option("--mem-len", type=click.IntRange(min=0), help="Cached states.")
+@split_option()
+@count_option("--batch-size", 10, "Streams that are read side by side.")
+@count_option("--tgt-len", None, "Tokens in a segment.  [default: as trained]")
+@count_option("--mem-len", None, "Cached states of earlier tokens.  [default: as trained]", 0)
 @click.option(
-    "--attention-lengths", type=LengthList(), default=(), help="Keys a query sees; a pass each."
+    "--attention-lengths",
+    type=LENGTHS,
+    default=(),
+    help="Numbers of keys that each query sees, itself included; one pass for each.",
 )
-@click.option("--clamp-len", type=click.IntRange(min=0), help="Farther distances count as this.")
+@count_option("--clamp-len", None, "Clamps relative distances at this value.", 0)
 @click.option(
     "--same-length/--no-same-length",
     default=None,
-    help="Every query sees exactly mem_len keys, itself included.",
-)
-@click.option("--exact", is_flag=True, help="One number at every batch size: streams are warmed.")
-@click.option("--zero-memory", is_flag=True, help="Begin with zeros that are attended to.")
-@click.option("--losses", type=click.Path(path_type=Path), help="Write each loss to this .npz.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option(
-    "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True
+    help="Lets every query see exactly mem_len keys, itself included.",
 )
 @click.option(
-    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--exact",
+    is_flag=True,
+    help="Warms each stream up, so that the loss is the same at every batch size.",
 )
+@click.option(
+    "--zero-memory",
+    is_flag=True,
+    help="Starts from zero-filled memory (official TensorFlow code, Hugging Face).",
+)
+@click.option(
+    "--losses",
+    type=click.Path(path_type=Path),
+    metavar="FILE.npz",
+    help="Writes the loss of each token to this file.",
+)
+@device_option
+@checkpoint_option
+@format_option
 def evaluate(format_: str, **options: Any) -> None:
-    """Measure MODEL on a split of a corpus, or on token ids.
+    """Measure the loss of MODEL on a split of a corpus, or on token ids.
 
     MODEL is a run directory, EXPERIMENT/LABEL or EXPERIMENT/RUN-ID under results/, runs:/ID of
-    MLflow, or hf:DIR, torch:FILE, tf:PREFIX. What is not given is as the model was trained.
+    MLflow, or weights of another program: hf:DIR, torch:FILE, tf:PREFIX.
+
+    Settings that are not given are those of training. The split is read as --batch-size streams;
+    each begins without memory, which the output counts as cold starts. Without recurrence,
+    --attention-lengths reads in overlapping windows of that many tokens.
     """
     from txlbench.commands.evaluate import evaluate as run_evaluation
     from txlbench.commands.texts import Question
@@ -102,42 +130,41 @@ def _sentence(answer: "Answer") -> str:
     )
 
 
-@click.command()
+@verb(
+    "generate",
+    "txlbench generate quick/Transformer-XL --prompt 'The ' --tokens 200",
+    "txlbench generate quick/Transformer-XL --prompt-file start.txt --top-k 1 --format json",
+)
 @click.argument("model")
-@click.option("--prompt", help="The text to go on with.")
-@click.option("--prompt-file", type=click.Path(path_type=Path), help="A file that has it.")
+@click.option("--prompt", metavar="TEXT", help="Text to continue.")
 @click.option(
-    "--tokens", type=click.IntRange(min=1), default=500, show_default=True, help="To add."
+    "--prompt-file", type=click.Path(path_type=Path), metavar="FILE", help="File with that text."
 )
-@click.option(
-    "--top-k",
-    type=click.IntRange(min=0),
-    default=40,
-    show_default=True,
-    help="The likeliest tokens that are drawn from; 0 for all, 1 for the likeliest.",
-)
+@count_option("--tokens", 500, "Tokens to generate.")
+@count_option("--top-k", 40, "Samples from the K most likely tokens; 0 means from all.", 0)
 @click.option(
     "--temperature",
     type=click.FloatRange(min=1e-6, max=1e6),
     default=1.0,
     show_default=True,
-    help="Below 1 the likeliest become likelier.",
-)
-@click.option("--seed", type=click.IntRange(min=0, max=2**63 - 1), default=1, show_default=True)
-@click.option("--mem-len", type=click.IntRange(min=0), help="Cached states.  [default: as trained]")
-@click.option("--level", type=click.Choice(get_args(Level)), help="What a token is.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option(
-    "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True
+    help="Divides the logits before sampling.",
 )
 @click.option(
-    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--seed",
+    type=click.IntRange(min=0, max=2**63 - 1),
+    default=1,
+    show_default=True,
+    help="Random seed of the sampling; one seed gives one text.",
 )
+@count_option("--mem-len", None, "Cached states of earlier tokens.  [default: as trained]", 0)
+@level_option
+@device_option
+@checkpoint_option
+@format_option
 def generate(format_: str, top_k: int, **options: Any) -> None:
-    """Let MODEL go on with a text, as in the paper's Appendix E.
+    """Generate a continuation of a text, as in the paper's Appendix E.
 
-    Each token is drawn from the likeliest 40, in one pass that reads the token before it beside
-    the keys and values of all that is remembered. The same seed draws the same text.
+    Each token is sampled from the most likely ones, with a KV cache where the encoding allows it.
     """
     from txlbench.commands.generate import Wish, continue_text
 
@@ -151,25 +178,30 @@ def generate(format_: str, top_k: int, **options: Any) -> None:
     click.echo(f"{len(made.ids)} tokens, {speed:,.0f} a second, {how}", err=True)
 
 
-@click.command("import")
+@verb(
+    "import",
+    "txlbench import hf:exported --out results/imported/again",
+    "txlbench import torch:model.pt --out results/imported/official",
+)
 @click.argument("source")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
     required=True,
-    help="The run directory to make, for example results/imported/NAME.",
+    help="Run directory to create, such as results/imported/NAME.",
 )
 @click.option(
     "--reversed-clusters",
     is_flag=True,
-    help="The tail clusters of hf:DIR are in the official PyTorch order.",
+    help="Takes the tail clusters of hf:DIR to be in the order of the official PyTorch code.",
 )
 def import_(source: str, out: Path, reversed_clusters: bool) -> None:
-    """Make a run directory of somebody else's weights.
+    """Convert weights of another program to a run directory.
 
-    SOURCE is hf:DIR, a Hugging Face Transformer-XL folder; torch:FILE, the official PyTorch code's
-    model file or a state dict; or tf:PREFIX, an official TensorFlow checkpoint. No code in them
-    is executed.
+    SOURCE is hf:DIR, a Hugging Face Transformer-XL folder; torch:FILE, a model file of the official
+    PyTorch code or a state dict; or tf:PREFIX, an official TensorFlow checkpoint. No code in these
+    files is executed.
     """
     from txlbench.commands.load_model import import_model
 
@@ -180,11 +212,17 @@ def import_(source: str, out: Path, reversed_clusters: bool) -> None:
         click.echo(f"note: {note}", err=True)
 
 
-@click.command("export")
+@verb(
+    "export",
+    "txlbench export quick/Transformer-XL --to hf:exported",
+    "txlbench export results/imported/again --to hf:copy",
+)
 @click.argument("model")
-@click.option("--to", "target", required=True, help="hf:DIR, a Hugging Face folder to make.")
+@click.option(
+    "--to", "target", metavar="hf:DIR", required=True, help="Hugging Face folder to create."
+)
 def export(model: str, target: str) -> None:
-    """Write MODEL's weights in a form that other programs load."""
+    """Write the weights of MODEL as a Hugging Face Transformer-XL folder."""
     from txlbench.commands.load_model import export_model
 
     click.echo(export_model(model, target))

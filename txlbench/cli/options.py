@@ -1,61 +1,153 @@
-"""Reading a model for its context losses under a progress bar, for every verb that does.
-
-Lists of numbers as options take them: lengths, contexts (also 16:64:16), shares 0.1,0.5.
-
-What a verb says of a finding: its table, its files, and what keeps it from MLflow.
-"""
+"""Options that several verbs share, lists of numbers as values, and help that ends in examples."""
 
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 
 import click
 
+from txlbench.config.base import Split
+from txlbench.config.catalogue import Level
+
 MOST_NUMBERS = 10_000
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-class ContextList(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
-    """Ascending whole numbers: divided by commas, or FIRST:LAST:STEP with the last included."""
+class _WithExamples:
+    """Ends the help of a command in examples, each of which a test runs."""
 
-    name = "A,B,...|FIRST:LAST:STEP"
+    def __init__(self, *args: Any, examples: Iterable[str] = (), **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.examples = tuple(examples)
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            numbers = _spread(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither A,B,... nor FIRST:LAST:STEP", param, ctx)
-        if len(numbers) < 2 or numbers[0] < 1:
-            self.fail(f"{value!r} has fewer than two contexts, or one below 1", param, ctx)
-        return numbers
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"  {example}\n")
 
 
-class LengthList(click.ParamType):  # type: ignore[type-arg]
-    """Whole numbers divided by commas."""
-
-    name = "A,B,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            lengths = tuple(int(part) for part in value.split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not a list of whole numbers", param, ctx)
-        if min(lengths) < 1:
-            self.fail(f"{value!r} has a length below 1", param, ctx)
-        return lengths
+class Verb(_WithExamples, click.Command):
+    """A command whose help ends in examples."""
 
 
-class ShareList(click.ParamType):  # type: ignore[type-arg]
-    """Shares above 0 and up to 1, divided by commas."""
+class VerbGroup(_WithExamples, click.Group):
+    """A group of commands whose help ends in examples."""
 
-    name = "R,S,..."
+
+def verb(
+    name: str, *examples: str, group: click.Group | None = None
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Makes a function the command `name`, of `group` if given; its help ends in `examples`."""
+    command = click.command if group is None else group.command
+    return command(name, cls=Verb, examples=examples)
+
+
+device_option = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="auto|cpu|cuda|cuda:N",
+    help="Device to compute on; auto takes a GPU if there is one.",
+)
+checkpoint_option = click.option(
+    "--checkpoint",
+    type=click.Choice(["best", "last"]),
+    default="best",
+    show_default=True,
+    help="Weights of a run to load: those with the lowest validation loss, or the last.",
+)
+format_option = click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
+level_option = click.option(
+    "--level",
+    type=click.Choice(get_args(Level)),
+    help="Unit that a text is cut into.  [default: byte]",
+)
+corpus_option = click.option(
+    "--corpus",
+    metavar="NAME|FILE",
+    help="Named corpus, or text file, to measure on.  [default: the one trained on]",
+)
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Random seed of the sign-flip test and the bootstrap.",
+)
+
+
+def split_option(default: str | None = "test") -> Callable[[FunctionT], FunctionT]:
+    """--split; without `default` a verb decides by itself, and takes test in the end."""
+    return click.option(
+        "--split",
+        type=click.Choice(get_args(Split)),
+        default=default,
+        help="Split to measure on.  [default: test]",
+    )
+
+
+def out_option(
+    what: str, default: Path | None = None, instead: str = ""
+) -> Callable[[FunctionT], FunctionT]:
+    """--out DIRECTORY.
+
+    Args:
+        what: what the directory is for.
+        instead: the default in words, where it is not a fixed one.
+    """
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIRECTORY",
+        default=default,
+        show_default=default is not None,
+        help=what + (f"  [default: {instead}]" if instead else ""),
+    )
+
+
+def count_option(
+    flag: str, default: int | None, text: str, least: int = 1
+) -> Callable[[FunctionT], FunctionT]:
+    """An option that takes a whole number of at least `least`."""
+    return click.option(
+        flag,
+        type=click.IntRange(min=least),
+        default=default,
+        show_default=default is not None,
+        help=text,
+    )
+
+
+class NumberList(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
+    """Numbers divided by commas, each once; whole ones also as FIRST:LAST:STEP.
+
+    Args:
+        number: int or float.
+        rule: what each number has to be, in words.
+        allows: whether one is so.
+        fewest: numbers needed at least.
+        ranges: takes FIRST:LAST:STEP, LAST included, and gives the numbers in ascending order.
+    """
+
+    def __init__(
+        self,
+        number: Callable[[str], float],
+        rule: str,
+        allows: Callable[[float], bool],
+        fewest: int = 1,
+        ranges: bool = False,
+    ) -> None:
+        self.name = "A,B,...|FIRST:LAST:STEP" if ranges else "A,B,..."
+        self._number, self._rule, self._allows = number, rule, allows
+        self._fewest, self._ranges = fewest, ranges
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -63,22 +155,39 @@ class ShareList(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, tuple):
             return value
         try:
-            shares = tuple(dict.fromkeys(float(part) for part in value.split(",")))
-        except ValueError:
-            self.fail(f"{value!r} is not a list of numbers", param, ctx)
-        if not all(0 < share <= 1 for share in shares):
-            self.fail(f"{value!r} has a share that is not above 0 and up to 1", param, ctx)
-        return shares
+            numbers = self._numbers(value)
+        except (ValueError, OverflowError):
+            forms = " or FIRST:LAST:STEP" if self._ranges else ""
+            self.fail(f"{value!r} is not a list of numbers A,B,...{forms}", param, ctx)
+        if len(numbers) < self._fewest:
+            self.fail(f"{value!r} has fewer than {self._fewest} numbers", param, ctx)
+        if not all(map(self._allows, numbers)):
+            self.fail(f"{value!r} has a number that is not {self._rule}", param, ctx)
+        return numbers
+
+    def _numbers(self, text: str) -> tuple[float, ...]:
+        if not self._ranges or ":" not in text:
+            numbers = dict.fromkeys(map(self._number, text.split(",")))
+            return tuple(sorted(numbers) if self._ranges else numbers)
+        first, last, step = map(int, text.split(":"))
+        spread = range(first, last + 1, step) if step > 0 else range(0)
+        if len(spread) > MOST_NUMBERS:
+            raise ValueError(f"more than {MOST_NUMBERS:,} numbers")
+        return tuple(spread)
 
 
-def _spread(text: str) -> tuple[int, ...]:
-    if ":" not in text:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    first, last, step = map(int, text.split(":"))
-    numbers = range(first, last + 1, step) if step > 0 else range(0)
-    if len(numbers) > MOST_NUMBERS:
-        raise ValueError(f"more than {MOST_NUMBERS:,} numbers")
-    return tuple(numbers)
+LENGTHS = NumberList(int, "at least 1", lambda length: length >= 1)
+CONTEXTS = NumberList(int, "at least 1", lambda context: context >= 1, fewest=2, ranges=True)
+SHARES = NumberList(float, "above 0 and up to 1", lambda share: 0 < share <= 1)
+
+shares_option = click.option(
+    "--r",
+    "shares",
+    type=SHARES,
+    default="0.1,0.5,1.0",
+    show_default=True,
+    help="Shares r of the tokens that count: those that are hardest to predict.",
+)
 
 
 def show(published: Any, warnings: Iterable[str] = ()) -> None:

@@ -1,82 +1,77 @@
-"""`txlbench recl`: the relative effective context length of groups of models.
-
-`txlbench truth`: runs on the corpus whose best loss is known, held against it.
-"""
+"""`txlbench recl`, the effective context length of models, and `truth`, the check on RECL."""
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
-from txlbench.cli.options import ContextList, ShareList, losses_of, show
-from txlbench.config.base import Split
-from txlbench.config.catalogue import Level
+from txlbench.cli.options import (
+    CONTEXTS,
+    checkpoint_option,
+    corpus_option,
+    count_option,
+    device_option,
+    level_option,
+    losses_of,
+    out_option,
+    seed_option,
+    shares_option,
+    show,
+    split_option,
+    verb,
+)
 
 
-@click.command()
+@verb(
+    "recl",
+    "txlbench recl --models quick/Transformer-XL --contexts 16:128:16 --tokens 500",
+    "txlbench recl --models a.npz,b.npz --models c.npz --r 0.1,1.0",
+)
 @click.option(
     "--models",
     "groups",
     multiple=True,
     required=True,
     metavar="A,B,...",
-    help="A group: models or loss files (FILE.npz). Repeat it for several groups.",
+    help="One group of models or loss files (FILE.npz); repeat it for further groups.",
 )
 @click.option(
     "--contexts",
-    type=ContextList(),
-    help="Predecessors.  [default: those of the loss files, else 100:1000:100]",
+    type=CONTEXTS,
+    help="Context lengths in tokens.  [default: those of the loss files, else 100:1000:100]",
 )
-@click.option(
-    "--r",
-    "shares",
-    type=ShareList(),
-    default="0.1,0.5,1.0",
-    show_default=True,
-    help="Shares of tokens that are the hardest.",
-)
+@shares_option
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.01,
     show_default=True,
-    help="Relative gain under which the walk stops.",
+    help="Relative gain below which a longer context counts as useless.",
 )
-@click.option("--tokens", type=click.IntRange(min=1), help="Tokens scored; of a file, its first.")
-@click.option("--corpus", help="A corpus by name or the path of a text.  [default: as trained]")
-@click.option("--level", type=click.Choice(get_args(Level)), help="Of a text.  [default: byte]")
-@click.option("--split", type=click.Choice(get_args(Split)), help="[default: test]")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    help="Windows read side by side.  [default: as many as the caches hold]",
-)
-@click.option(
+@count_option("--tokens", None, "Tokens to score.  [default: 10,000; all of a loss file]")
+@corpus_option
+@level_option
+@split_option(None)
+@device_option
+@count_option("--batch-size", None, "Windows read side by side.  [default: what fits the caches]")
+@count_option(
     "--attention-length",
-    type=click.IntRange(min=1),
-    help="Keys a query sees, itself included.  [default: all of the context]",
+    None,
+    "Number of keys that each query sees, itself included.  [default: the whole context]",
 )
-@click.option(
-    "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where results go.  [default: results/recl-HASH]",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Of the test against noise and of the resamples.",
-)
+@checkpoint_option
+@out_option("Directory of the results.", instead="results/recl-HASH")
+@seed_option
 def recl(groups: tuple[str, ...], **options: Any) -> None:
-    """Measure how much context each model of a group really uses.
+    """Measure how much context each model of a group really uses (RECL).
 
-    Models of a group share a baseline (Dai et al. 2019, Appendix C), so compare models of like
-    size. Losses are kept: another --r, --threshold or group computes nothing again.
+    The relative effective context length is the longest context at which the loss on the hardest
+    tokens still improves by the threshold, relative to the best model of the group at the shorter
+    context (Dai et al. 2019, Appendix C): so compare models of similar size. Beside it stands RECL
+    above the null, which counts a step only if a sign-flip test tells it from noise.
+
+    Each context is measured in windows of tokens that start with empty memory. Losses are kept:
+    another --r, --threshold or group computes nothing again, and an interrupted call resumes.
     """
     from txlbench.commands.recl import run_recl, warnings_of
     from txlbench.commands.recl_request import ReclRequest
@@ -95,32 +90,19 @@ def _names(group: str) -> tuple[str, ...]:
     return names
 
 
-@click.command()
+@verb("truth", "txlbench truth results/planted", "txlbench truth results/planted --tokens 2000")
 @click.argument("directory", default="results/planted", type=click.Path(path_type=Path))
-@click.option("--contexts", type=ContextList(), help="Predecessors.  [default: 32:288:64]")
-@click.option(
-    "--r",
-    "shares",
-    type=ShareList(),
-    default="0.1,0.5,1.0",
-    show_default=True,
-    help="Shares of tokens that are the hardest.",
-)
-@click.option(
-    "--tokens", type=click.IntRange(min=1), default=4000, show_default=True, help="Tokens scored."
-)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the page goes.  [default: DIRECTORY-truth]",
-)
+@click.option("--contexts", type=CONTEXTS, help="Context lengths in tokens.  [default: 32:288:64]")
+@shares_option
+@count_option("--tokens", 4000, "Tokens to score.")
+@device_option
+@seed_option
+@out_option("Directory of the results.", instead="DIRECTORY-truth")
 def truth(directory: Path, contexts: tuple[int, ...] | None, **options: Any) -> None:
-    """Hold measured losses and RECL against what is known of them.
+    """Compare measured losses and RECL with their true values.
 
-    DIRECTORY is an experiment on `planted`, a made corpus of which the lowest possible loss is
-    known at every context: results/planted, as `make planted` leaves it.
+    DIRECTORY is an experiment on the corpus `planted`, which is generated so that the lowest
+    possible loss of every token is known at every context; `make planted` trains one.
     """
     from txlbench.commands.recl_request import ReclRequest
     from txlbench.commands.truth import CONTEXTS, hold_against_truth

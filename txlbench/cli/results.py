@@ -1,11 +1,4 @@
-"""`txlbench merge`: results of several machines become one, with its tables and its MLflow.
-
-`txlbench status`: every run with its state, progress and last error.
-
-`txlbench figures`: every table and figure of results again, without training.
-
-`txlbench sync`: what MLflow lacks is delivered, or its store made again.
-"""
+"""Verbs of stored results: `status`, `figures`, `sync` and `merge`; none of them trains."""
 
 import shlex
 import time
@@ -16,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from txlbench.cli.options import out_option, verb
 from txlbench.errors import ExitStatus, UserError
 from txlbench.files import last_json_line
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory, find_experiments
@@ -27,7 +21,7 @@ if TYPE_CHECKING:
     from txlbench.runs.merge import Merged
 
 
-@click.command()
+@verb("status", "txlbench status", "txlbench status results/quick")
 @click.argument(
     "directory", default=RESULTS, type=click.Path(path_type=Path, exists=True, file_okay=False)
 )
@@ -88,13 +82,13 @@ Made = tuple[tuple[Path, ...], tuple[str, ...]]
 """Files, and what is damaged and was left out."""
 
 
-@click.command()
+@verb("figures", "txlbench figures", "txlbench figures results/quick")
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
 def figures(directories: tuple[Path, ...]) -> int:
-    """Rebuild tables and figures without training.
+    """Rebuild tables and figures from stored results.
 
-    DIRECTORIES are experiments, results of `recl` and other verbs, or folders of them; without
-    any, all below results/.
+    DIRECTORIES are experiments, results of `recl`, `speed` and other verbs, or folders of them;
+    the default is results/.
     """
     from txlbench.errors import ExitStatus
     from txlbench.records.experiment_directory import results_at
@@ -137,16 +131,16 @@ def _rebuild(path: Path, write: Callable[[], Made]) -> bool:
     return not damage
 
 
-@click.command()
+@verb("sync", "txlbench sync", "txlbench sync results/quick --rebuild")
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "--rebuild", is_flag=True, help="Delete the runs of these from MLflow and deliver all anew."
+    "--rebuild", is_flag=True, help="Deletes their runs from MLflow first, and delivers all again."
 )
 def sync(directories: tuple[Path, ...], rebuild: bool) -> int:
-    """Deliver results to MLflow, or rebuild its store.
+    """Deliver to MLflow what it lacks, or rebuild its store.
 
-    DIRECTORIES are experiments, results of `recl` and other verbs, or folders of them; without
-    any, all below results/.
+    DIRECTORIES are experiments, results of `recl`, `speed` and other verbs, or folders of them;
+    the default is results/. The store is $MLFLOW_TRACKING_URI, else mlflow.db beside the results.
     """
     from txlbench.errors import ExitStatus
     from txlbench.records.experiment_directory import results_at
@@ -196,21 +190,19 @@ def _deliver(path: Path, folder: Path, deliver: Callable[[], str | None] | None)
     return left is None
 
 
-@click.command()
-@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--out",
-    default=RESULTS,
-    show_default=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the experiments go.",
+@verb(
+    "merge",
+    "txlbench merge other/results",
+    "txlbench merge results other/results --out all-results",
 )
+@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
+@out_option("Directory to merge the experiments into.", RESULTS)
 def merge(directories: tuple[Path, ...], out: Path) -> int:
-    """Bring results of several machines together.
+    """Merge the results of several machines.
 
-    DIRECTORIES are results folders, or single experiments. Runs are copied; a run that two of
-    them have is taken once, from where it is farther on. Runs of one id with different content are
-    refused before anything is copied. Tables, figures and the MLflow store are made again.
+    DIRECTORIES are results folders, or single experiments. Runs are copied; of a run that several
+    of them hold the most advanced copy is taken. Runs with one id but different content are refused
+    before anything is copied. Tables, figures and the MLflow store are rebuilt.
     """
     from txlbench.records.experiment_directory import experiments_at
     from txlbench.runs.merge import merge as merge_experiments

@@ -1,7 +1,4 @@
-"""`txlbench speed`: what a new token costs in evaluation.
-
-`txlbench bench`: how fast this machine trains, evaluates and generates.
-"""
+"""`txlbench speed`, the cost of a new token, and `txlbench bench`, the speed of this machine."""
 
 import shlex
 import sys
@@ -10,84 +7,89 @@ from typing import Any
 
 import click
 
-from txlbench.cli.options import LengthList, show
+from txlbench.cli.options import (
+    LENGTHS,
+    checkpoint_option,
+    count_option,
+    device_option,
+    out_option,
+    show,
+    verb,
+)
 
 
-@click.command()
+@verb(
+    "speed",
+    "txlbench speed experiments/quick.yaml:Transformer-XL --attention-lengths 128,256",
+    "txlbench speed quick/Transformer-XL 'quick/XL without recurrence' --attention-lengths 64",
+)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option(
     "--attention-lengths",
-    type=LengthList(),
+    type=LENGTHS,
     default="800,1800,2800,3800",
     show_default=True,
-    help="Keys that a token sees.",
+    help="Numbers of keys that a token sees.",
 )
 @click.option(
     "--tgt-lens",
-    type=LengthList(),
+    type=LENGTHS,
     default="1,128,512",
     show_default=True,
-    help="Tokens a segment where state is reused; the attention length is always among them.",
+    help="Segment lengths with cached state; the attention length is added to them.",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--rounds", type=click.IntRange(min=2), default=5, show_default=True)
-@click.option("--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", show_default=True)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@count_option("--batch-size", 1, "Sequences that are read side by side.")
+@count_option("--rounds", 5, "Timed repetitions.", 2)
 @click.option(
-    "--checkpoint", type=click.Choice(["best", "last"]), default="best", show_default=True
+    "--precision",
+    type=click.Choice(["fp32", "bf16"]),
+    default="fp32",
+    show_default=True,
+    help="Number format of the matrix products.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where results go.  [default: results/speed-HASH]",
-)
+@device_option
+@checkpoint_option
+@out_option("Directory of the results.", instead="results/speed-HASH")
 def speed(**options: Any) -> None:
-    """Time one new token: a sliding window read anew, or state that is reused (Table 9).
+    """Time the evaluation of one new token, with a sliding window and with cached state (Table 9).
 
-    The first MODEL that attends is the baseline, read in sliding windows moved on by one token,
-    as a transformer without recurrence must be. Beside what other commands take, a MODEL may be
-    FILE.yaml:LABEL, a row of an experiment with random weights: speed does not depend on them.
-    A recurrent MODEL is read in the shortest segments and in those of the attention length.
+    The first MODEL with attention is the baseline. It reads a sliding window that moves on by one
+    token, as a transformer without recurrence must; the others reuse their cached states. Besides
+    the forms of `txlbench eval`, a MODEL may be FILE.yaml:LABEL, a row of an experiment file with
+    random weights, since speed does not depend on the weights.
     """
     from txlbench.commands.speed import SpeedRequest, run_speed
 
     show(run_speed(SpeedRequest(**options)))
 
 
-@click.command()
+@verb(
+    "bench",
+    "txlbench bench",
+    "txlbench bench --sizes small,base --out results/new --against results/bench/bench.json",
+)
 @click.option(
     "--sizes",
     default="small",
     show_default=True,
     metavar="NAME,...",
-    help="small (4 layers, d_model 256), base (12 layers, d_model 512).",
+    help="Models to time: small (4 layers, d_model 256), base (12 layers, d_model 512).",
 )
 @click.option(
     "--against",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="BENCH.json",
-    help="Another result to compare with.",
+    help="Earlier result to compare with.",
 )
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: every core]")
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=3),
-    default=7,
-    show_default=True,
-    help="Repetitions that are timed.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("results/bench"),
-    show_default=True,
-)
+@device_option
+@count_option("--threads", None, "CPU threads.  [default: one for each core]")
+@count_option("--rounds", 7, "Timed repetitions.", 3)
+@out_option("Directory of the results.", Path("results/bench"))
 def bench(sizes: str, **options: Any) -> None:
-    """Time training, streaming evaluation, generation and context losses.
+    """Time training, streaming evaluation, generation and context losses on this machine.
 
-    Tokens a second in fp32 and bf16, peak memory, and the share of the matrix-product rate that
-    the machine reaches. Use it on a machine that does nothing else.
+    Gives tokens a second in fp32 and bf16, peak memory, and the share of the machine's matrix
+    product rate that is reached. Other work on the machine distorts the figures.
     """
     from txlbench.commands.bench import BenchRequest
     from txlbench.commands.bench import bench as run

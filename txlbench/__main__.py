@@ -1,0 +1,5 @@
+"""`python -m txlbench` is the command `txlbench`."""
+
+from txlbench.cli.main import main
+
+main()

@@ -1,0 +1,165 @@
+"""Verbs of experiment files: `ablate` trains and measures rows, `check` tests their models."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from txlbench.cli.options import count_option, device_option, format_option, out_option, verb
+
+if TYPE_CHECKING:
+    from txlbench.commands.check import Checked
+    from txlbench.reporting.table import Table
+    from txlbench.runs.plan import Request
+
+
+@verb(
+    "ablate",
+    "txlbench ablate experiments/quick.yaml",
+    "txlbench ablate experiments/quick.yaml --dry-run",
+    "txlbench ablate experiments/quick.yaml --only 'Shaw*' --set train.max_step=200",
+)
+@click.argument("spec", type=click.Path(path_type=Path))
+@out_option("Directory of the experiment.", instead="results/NAME")
+@count_option("--jobs", None, "Runs trained at the same time.  [default: one for each CPU core]")
+@count_option("--threads", None, "CPU threads of each run.  [default: cores / jobs]")
+@device_option
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Replaces a setting of the file for all rows, as train.max_step=200; may be repeated.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Takes only the rows whose label or run id matches, as 'Shaw*'; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Shows what would be trained, and writes nothing.")
+@format_option
+@click.option(
+    "--keep-going", is_flag=True, help="Goes on although the first two runs failed in one way."
+)
+@click.option("--retry", is_flag=True, help="Trains failed and diverged runs again.")
+def ablate(dry_run: bool, format_: str, **options: Any) -> int:
+    """Train and measure every row of the experiment file SPEC.
+
+    A row is one configuration, trained once for each seed. Finished runs are skipped and
+    interrupted ones resume, so the same command can be repeated at any time. The table gives each
+    row's loss in the regime it was trained in ("init") and at its best attention length ("best").
+    --format is that of --dry-run.
+    """
+    from txlbench.runs.plan import Request
+
+    request = Request(**options)
+    if dry_run:
+        return _show_plan(request, format_)
+    return _ablate(request)
+
+
+def _show_plan(request: "Request", format_: str) -> int:
+    from txlbench.runs.dry_run import foresee
+    from txlbench.runs.plan import describe_plan, open_experiment
+
+    experiment, _, plan = open_experiment(request)
+    described = describe_plan(plan, foresee(plan, request.device))
+    if format_ == "json":
+        click.echo(json.dumps(described, indent=2))
+        return 0
+    for warning in experiment.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    for run in described["runs"]:
+        click.echo(_plan_line(run))
+    return 0
+
+
+def _plan_line(run: dict[str, Any]) -> str:
+    """One run of the plan for people."""
+    size = f"{run['parameters']:,} parameters" if run["parameters"] else "size unknown yet"
+    seconds = run["estimated_seconds"]
+    time = f", about {_duration(seconds)}" if seconds and run["need"] == "training" else ""
+    labels = " = ".join(run["labels"])
+    state = f"{run['state']}, but {run['stale']}" if "stale" in run else run["state"]
+    return (
+        f"{run['id']}  {labels}, seed {run['seed']}: {state}, needs {run['need']}; "
+        f"{size}, {run['train_tokens']:,} targets{time}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"
+
+
+def _ablate(request: "Request") -> int:
+    from rich.console import Console
+
+    from txlbench.cli.progress import ProgressDisplay
+    from txlbench.runs.ablation import ablate as run_ablation
+    from txlbench.runs.job import interrupts
+
+    console = Console(soft_wrap=True)
+    with interrupts():
+        outcome = run_ablation(request, ProgressDisplay(console))
+    console.print()
+    console.print(outcome.table, markup=False, highlight=False)
+    for name, place in outcome.places:
+        console.print(f"{name:8} {place}", markup=False, highlight=False)
+    return int(outcome.status)
+
+
+@verb("check", "txlbench check", "txlbench check experiments/quick.yaml")
+@click.argument("specs", nargs=-1, type=click.Path(path_type=Path, exists=True))
+def check(specs: tuple[Path, ...]) -> int:
+    """Test invariants on each model of SPECS: experiment files, or folders of them.
+
+    Without SPECS, every encoding is tested. The invariants are causality, memory that is never
+    written to, equal losses whether tokens are read in one segment or several, independence of the
+    batch, probabilities that sum to one, and training that resumes exactly. Models keep their
+    kind, encoding and flags but are made small, and read synthetic tokens.
+
+    A cell holds the largest difference found; `-` means that the invariant is not claimed there.
+    The last column is for information: how far losses depend on where segments are cut when memory
+    is as short as in the row, which grows with depth and is no fault.
+    """
+    from txlbench.commands.check import check_experiments, spec_files
+    from txlbench.errors import ExitStatus
+    from txlbench.reporting.table import plain_text
+
+    found = list(check_experiments(spec_files(specs)))
+    click.echo(plain_text(_table(found)))
+    broken = [(each, name) for each in found for name in each.broken]
+    for each, name in broken:
+        difference = each.differences[name]
+        click.echo(f"{each.labels[0]}: {name} does not hold: differs by {difference:.3g}", err=True)
+    return ExitStatus.RUN_FAILED if broken else ExitStatus.DONE
+
+
+def _table(found: "list[Checked]") -> "Table":
+    from txlbench.reporting.table import Column, Table
+
+    columns = [Column("row", tuple(map(_name, found)))]
+    for name in found[0].differences:
+        columns.append(Column(name, tuple(_cell(each, name) for each in found)))
+    columns.append(Column("cuts (info)", tuple(f"{each.cuts:.0e}" for each in found)))
+    footer = (
+        f"{len(found)} models, made small, in float64; the largest difference of each invariant."
+    )
+    return Table(tuple(columns), (footer,), "")
+
+
+def _name(checked: "Checked") -> str:
+    more = len(checked.labels) - 1
+    return f"{checked.labels[0]}{f' and {more} more' if more else ''}"
+
+
+def _cell(checked: "Checked", name: str) -> str:
+    difference = checked.differences[name]
+    if difference is None:
+        return "-"
+    shown = "0" if difference == 0 else f"{difference:.0e}"
+    return f"BROKEN {shown}" if name in checked.broken else f"ok {shown}"
