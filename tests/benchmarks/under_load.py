@@ -132,12 +132,7 @@ def serve():
 
         @torch.inference_mode()
         def run():
-            total, state = (
-                0.0,
-                network.evaluation_state(
-                    network.initial_state(batch, AttentionSpan(mem_len=mem_len))
-                ),
-            )
+            total, state = 0.0, fresh(network, batch, mem_len)
             for start in range(0, length * segments, length):
                 hidden, state = network(tokens[:, start : start + length], state)
                 targets = tokens[:, start + 1 : start + length + 1]
