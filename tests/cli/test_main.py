@@ -9,6 +9,8 @@ import yaml
 from tests.cli.trial import call
 from tests.runs.trial import snapshot, write_spec, write_text
 from txlbench.cli.main import COMMANDS, main
+from txlbench.config.loading import OTHER_NAMES
+from txlbench.config.run_config import RunConfig
 from txlbench.errors import ExitStatus
 
 
@@ -70,6 +72,14 @@ BAD = {
     "unknown key": (spec({"train.tgt_length": 8}), CALL, ["tgt_length", "did you mean 'tgt_len'"]),
     "unknown section": (spec(trian={}), CALL, ["trian", "did you mean 'train'"]),
     "wrong type": (spec({"train.lr": "fast"}), CALL, ["train.lr", "'fast'", "number"]),
+    "another name of a key": (
+        spec({"train.learning_rate": 0.1}), CALL, ["learning_rate", "mean 'train.lr'"],
+    ),
+    "a key outside its section": (spec(lr=0.1), CALL, [": lr: unknown", "did you mean 'train.lr'"]),
+    "--set of a key outside its section": (
+        spec(), (*CALL, "--set", "lr=0.1"), ["--set lr", "did you mean 'train.lr'"],
+    ),
+    "schema of an unknown key": (nothing, ("schema", "train.tgt"), ["mean 'train.tgt_len'"]),
     "text for a number": (spec({"train.tgt_len": "8"}), CALL, ["train.tgt_len", "'8'"]),
     "not finite": (spec({"train.lr": float("nan")}), CALL, ["train.lr", "nan", "finite"]),
     "tgt_len 0": (spec({"train.tgt_len": 0}), CALL, ["train.tgt_len", "0 found", "1"]),
@@ -229,6 +239,28 @@ def test_a_verb_that_returns_a_status_exits_with_it(typed, monkeypatch):
     assert typed("ablate", "spec.yaml")[0] == 1
     monkeypatch.setattr(experiments, "_ablate", lambda request: 0)
     assert typed("ablate", "spec.yaml")[0] == 0
+
+
+def test_schema_explains_every_key_of_an_experiment_file(typed):
+    status, output, _ = typed("schema")
+    lines = output.splitlines()
+    assert status == 0
+    assert "train.mem_len: whole number >= 0 or null; default null" in lines
+    assert 'model.kind: transformer | lstm | qrnn; default "transformer"' in lines
+    assert lines[lines.index("corpus.name: text; required") + 1].startswith("    the catalogue's")
+    keys = {line.partition(":")[0] for line in lines if not line.startswith(" ")}
+    sections = {name: field.annotation for name, field in RunConfig.model_fields.items()}
+    sections.pop("seed")
+    every = {f"{name}.{key}" for name, part in sections.items() for key in part.model_fields}
+    assert every | {"name", "seeds", "grid", "exclude", "rows", "rows.label"} <= keys
+    assert set(OTHER_NAMES.values()) <= keys
+
+
+def test_schema_of_a_section(typed):
+    _, output, _ = typed("schema", "rows")
+    assert [line.split(":")[0] for line in output.splitlines() if line[0] != " "] == [
+        "rows", "rows.label", "rows.set", "rows.paper", "rows.note",
+    ]  # fmt: skip
 
 
 def test_the_trial_spec_is_what_the_tests_say():

@@ -1,6 +1,7 @@
-"""Verbs of experiment files: `ablate` trains and measures rows, `check` tests their models."""
+"""Verbs of experiment files: `ablate` trains their rows, `check` tests their models, `schema`."""
 
 import json
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,3 +164,25 @@ def _cell(checked: "Checked", name: str) -> str:
         return "-"
     shown = "0" if difference == 0 else f"{difference:.0e}"
     return f"BROKEN {shown}" if name in checked.broken else f"ok {shown}"
+
+
+@verb("schema", "txlbench schema", "txlbench schema train", "txlbench schema train.mem_len")
+@click.argument("key", default="")
+def schema(key: str) -> None:
+    """List the keys of an experiment file with type, default and meaning.
+
+    KEY is a section or a single key; without it all are listed. Rows, grid and --set take the same
+    keys in dotted form.
+    """
+    from txlbench.config.grid import documented_keys
+    from txlbench.config.loading import key_remedy
+    from txlbench.errors import UserError
+
+    keys = {each.name: each for each in documented_keys()}
+    wanted = [name for name in keys if f"{name}.".startswith(f"{key}." if key else "")]
+    if not wanted:
+        raise UserError(f"{key}: no such key", key_remedy(key, keys))
+    for name in wanted:
+        each = keys[name]
+        click.echo(f"{name}: {each.type}; {each.default}")
+        click.echo(textwrap.fill(each.meaning, 96, initial_indent="    ", subsequent_indent="    "))

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "export": ("txlbench.cli.models:export", "Write weights as a Hugging Face folder."),
     "sync": ("txlbench.cli.results:sync", "Deliver to MLflow what it lacks, or rebuild its store."),
     "merge": ("txlbench.cli.results:merge", "Merge the results of several machines."),
+    "schema": ("txlbench.cli.experiments:schema", "List the keys of an experiment file."),
     "check": (
         "txlbench.cli.experiments:check",
         "Test invariants on the models of experiment files.",

@@ -1,12 +1,16 @@
 """What every part shares: validated sections, the span of attention, and units of losses."""
 
+import inspect
+import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 
 Split = Literal["train", "valid", "test"]
 
@@ -67,3 +71,63 @@ def displayed(nats: float, unit: str) -> float:
 def shown(value: float, unit: str, sign: bool = False) -> str:
     """A number of `unit` as people read it, with its sign if it is a difference."""
     return f"{value:{'+' if sign else ''},.{DECIMALS[unit]}f}"
+
+
+@dataclass(frozen=True)
+class DocumentedKey:
+    """A key of an experiment file as `schema` lists it."""
+
+    name: str
+    type: str
+    default: str
+    meaning: str
+
+
+WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", None: "null"}
+BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "of length >="}
+
+
+def documented_fields(section: type[Section], prefix: str = "") -> Iterator[DocumentedKey]:
+    """The fields of `section` and of sections below it, each with its text of the docstring."""
+    meanings = _meanings(inspect.getdoc(section) or "")
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from documented_fields(field.annotation, f"{prefix}{name}.")
+            continue
+        default = "required"
+        if not field.is_required():
+            default = f"default {json.dumps(field.get_default(call_default_factory=True))}"
+        yield DocumentedKey(prefix + name, _type_in_words(field), default, meanings[name])
+
+
+def _type_in_words(field: FieldInfo) -> str:
+    """What a field takes, as `whole number >= 1 or null`."""
+    bounds = [
+        f"{sign} {getattr(rule, bound):g}"
+        for rule in field.metadata
+        for bound, sign in BOUNDS.items()
+        if hasattr(rule, bound)
+    ]
+    words = _in_words(field.annotation)
+    kind = words.removesuffix(" or null")
+    return " ".join([kind, " and ".join(bounds)]).strip() + words.removeprefix(kind)
+
+
+def _in_words(annotation: Any) -> str:
+    arguments = [None if each is type(None) else each for each in get_args(annotation)]
+    if get_origin(annotation) is Literal:
+        return " | ".join(map(str, arguments))
+    if annotation in WORDS:
+        return WORDS[annotation]
+    if get_origin(annotation) in (list, tuple):
+        return f"list of {_in_words(arguments[0])}"
+    if get_origin(annotation) is dict or not arguments:
+        return "mapping"
+    return " or ".join(map(_in_words, arguments))
+
+
+def _meanings(docstring: str) -> dict[str, str]:
+    """Field -> what the `Attributes` of a docstring say of it; one entry may name several."""
+    _, _, attributes = docstring.partition("Attributes:\n")
+    entries = re.findall(r"^    (\w[\w, ]*): (.*(?:\n     .*)*)", attributes, re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}

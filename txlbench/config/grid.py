@@ -1,7 +1,7 @@
 """From an experiment file to its runs: rows and grid, exclusions, seeds, merged duplicates."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -10,9 +10,17 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from txlbench.config.base import Section
+from txlbench.config.base import DocumentedKey, Section, documented_fields
 from txlbench.config.identity import run_id
-from txlbench.config.loading import Document, Keys, parse_yaml, read_yaml, set_dotted, validate
+from txlbench.config.loading import (
+    Document,
+    Keys,
+    key_remedy,
+    parse_yaml,
+    read_yaml,
+    set_dotted,
+    validate,
+)
 from txlbench.config.measurements import attention_lengths, skipped_lengths
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
@@ -38,7 +46,17 @@ class Row(Section):
 
 
 class ExperimentFile(Section):
-    """The top level of an experiment file."""
+    """The top level of an experiment file.
+
+    Attributes:
+        name: of the experiment and of its directory under results/.
+        description: a line for readers.
+        corpus, model, train, evaluate: the base configuration, which rows and grid change.
+        seeds: random seeds; each row is trained once for each.
+        grid: dotted keys with lists of values, whose Cartesian product gives rows.
+        exclude: combinations of the grid to leave out, as mappings of dotted keys to values.
+        rows: further rows, with label, set, paper and note.
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str | None = None
@@ -56,6 +74,15 @@ class ExperimentFile(Section):
     def _once_each(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         """A seed given twice is one run, not a second sample."""
         return tuple(dict.fromkeys(seeds))
+
+
+def documented_keys() -> Iterator[DocumentedKey]:
+    """Every key of an experiment file; those of a run's sections by their dotted names."""
+    for each in documented_fields(ExperimentFile):
+        if each.name not in BASE_KEYS:
+            yield each
+    yield from documented_fields(Row, "rows.")
+    yield from (each for each in documented_fields(RunConfig) if each.name != "seed")
 
 
 @dataclass(frozen=True)
@@ -170,7 +197,7 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     top = key.split(".")[0]
     allowed = (*BASE_KEYS, "seeds", "name")
     if top not in allowed:
-        raise UserError(f"--set {key}: unknown key '{top}'", suggestion(top, allowed))
+        raise UserError(f"--set {key}: unknown key '{top}'", key_remedy(top, allowed))
     if key in BASE_KEYS and key != "corpus":
         raise UserError(f"--set {key}: a whole section", f"set its keys one by one, as {key}.KEY")
     set_dotted(raw, key, parse_yaml(text, f"--set {key}").value, "--set")
@@ -230,7 +257,7 @@ def _resolve(
     for key, value in settings.items():
         section, *below = key.split(".")
         if section not in BASE_KEYS:
-            raise document.error((*keys, key), "not a setting", suggestion(section, BASE_KEYS))
+            raise document.error((*keys, key), "not a setting", key_remedy(section, BASE_KEYS))
         if not below and section != "corpus":
             raise document.error((*keys, key), "a whole section", f"set single keys: {key}.KEY")
         set_dotted(raw, key, value, document.where((*keys, key)))

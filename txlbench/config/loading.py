@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -19,6 +20,23 @@ T = TypeVar("T", bound=BaseModel)
 LARGEST_FILE = 4 << 20
 """Bytes; the parser in Python takes a second for each hundred kilobytes."""
 DEEPEST = 40
+OTHER_NAMES = {
+    **dict.fromkeys(("lr", "learning_rate", "max_lr"), "train.lr"),
+    **dict.fromkeys(("max_step", "steps", "max_steps", "n_steps", "epochs"), "train.max_step"),
+    **dict.fromkeys(("warmup", "warmup_steps", "warmup_step"), "train.warmup_step"),
+    **dict.fromkeys(("batch_size", "batch", "bsz"), "train.batch_size"),
+    **dict.fromkeys(("tgt_len", "seq_len", "block_size", "segment_length"), "train.tgt_len"),
+    **dict.fromkeys(("mem_len", "memory", "memory_length"), "train.mem_len"),
+    **dict.fromkeys(("recurrence", "recurrent"), "train.recurrence"),
+    **dict.fromkeys(("grad_clip", "clip", "clip_grad"), "train.clip"),
+    **dict.fromkeys(("n_layer", "layers", "n_layers", "num_layers"), "model.n_layer"),
+    **dict.fromkeys(("n_head", "heads", "n_heads", "num_heads"), "model.n_head"),
+    **dict.fromkeys(("d_model", "hidden_size", "n_embd", "width"), "model.d_model"),
+    **dict.fromkeys(("encoding", "position_encoding", "positions"), "model.encoding"),
+    **dict.fromkeys(("dropout", "drop"), "model.dropout"),
+    **dict.fromkeys(("attention_lengths", "attention_length"), "evaluate.attention_lengths"),
+}
+"""Keys that people write, outside their section or by a name from elsewhere, and what they mean."""
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, ten times as fast, where PyYAML was built with it."""
 
@@ -178,12 +196,18 @@ def set_dotted(target: dict[str, Any], dotted: str, value: Any, place: str) -> N
     target[last] = value
 
 
+def key_remedy(name: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown key: the one that is meant, or the nearest spelling."""
+    meant = OTHER_NAMES.get(name.lower())
+    return f"did you mean '{meant}'?" if meant else suggestion(name, known)
+
+
 def _describe(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
     """Problem and remedy of one validation error, in one line."""
     found, context = error["input"], error.get("ctx", {})
     if error["type"] == "extra_forbidden":
         fields = _fields_at(model, error["loc"][:-1])
-        return "unknown key", suggestion(str(error["loc"][-1]), fields)
+        return "unknown key", key_remedy(str(error["loc"][-1]), fields)
     if error["type"] == "missing":
         return "missing", "add it"
     if error["type"] == "value_error":

@@ -31,6 +31,12 @@ class ModelConfig(Section):
     """The shared core's size, encoding and regularisation (paper section 3, official flags).
 
     Attributes:
+        encoding: how position enters attention; xl, shaw, absolute (sinusoids) or al-rfou
+            (learned, added at every layer).
+        n_layer: number of layers.
+        n_head: attention heads of each layer.
+        d_model: size of hidden states.
+        dropout: dropout on embeddings, hidden states and the output of each sublayer.
         d_head: size of a head; default d_model // n_head.
         d_inner: width of the feed-forward layer; default 4 * d_model.
         d_embed: size of the embedding; default d_model, else a projection follows.

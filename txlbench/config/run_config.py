@@ -33,7 +33,7 @@ class CorpusConfig(Section):
     Attributes:
         name: the catalogue's name, or any name for one's own text.
         path: the text, relative to the working directory; alone it is split 90/5/5.
-        valid, test: further files; both or neither.
+        valid, test: files of the other splits; both or neither.
         level: what a token is; a corpus of the catalogue knows its own.
     """
 
@@ -168,7 +168,11 @@ class ImportedConfig(Section):
 
 
 class RunConfig(Section):
-    """One trained model: a row of an experiment with a seed, everything resolved."""
+    """One trained model: a row of an experiment with a seed, everything resolved.
+
+    Attributes:
+        seed: random seed of weights, dropout and data order.
+    """
 
     corpus: CorpusConfig
     model: ModelConfig = ModelConfig()

@@ -24,7 +24,8 @@ class TrainConfig(Section):
         lr: Adam's learning rate after warm-up; it falls along a cosine to zero at max_step.
         warmup_step: steps of linear warm-up.
         clip: largest global norm of the gradient.
-        log_interval, eval_interval: steps between log lines, and between validations.
+        log_interval: steps between lines of the training loss.
+        eval_interval: steps between validations.
         eval_tokens: targets of each validation, spread evenly over valid; null for all.
         precision: fp32, tf32 (fp32, its products of 10 bits on a CUDA device that has them), bf16
             (autocast), or auto: bf16 where the device is fast at it.
@@ -41,7 +42,7 @@ class TrainConfig(Section):
         memory_reset_from: share of the steps after which streams forget.
         checkpoint_interval: steps between checkpoints, beside that of each validation; null for
             none. Changes no number.
-        checkpoint_minutes: likewise, in minutes.
+        checkpoint_minutes: minutes between checkpoints, likewise; null for none. Changes no number.
     """
 
     UNHASHED = frozenset({"log_interval", "checkpoint_interval", "checkpoint_minutes"})
