@@ -164,8 +164,27 @@ grid: {model.encoding: [xl, al-rfou]}
             "rows:\n  - label: A\n    set: {model.cutoffs: [3, 2]}",
             "5: model: cutoffs [3, 2] must be positive and ascending (row 'A')",
         ),
-        ("rows:\n  - {label: A}\n  - {label: A}", "3: rows: two rows are called 'A'; rename one"),
+        ("rows:\n  - {label: A}\n  - {label: A}", "5: rows.1: two rows are called 'A'; rename one"),
         ("rows:\n  - {label: 1}", "4: rows.0.label: 1 found; input should be a valid string"),
+        ("rows:\n  - {label: on}", "4: rows.0.label: on found; *: put it in quotes, 'on'"),
+        ("rows:\n  - {label: 2020-01-01}", "4: rows.0.label: 2020-01-01 found; *put it in quotes*"),
+        ("rows:\n  - {label: 12:30}", "4: rows.0.label: 12:30 found, *base 8 or 60; *quotes"),
+        ("rows:\n  - paper: {off: 3}", "4: rows.0.paper.off: no text for YAML; *quotes: 'off'"),
+        ("seeds: [010]", "3: seeds.0: 010 found, which YAML reads to base 8 *leading zeros*"),
+        ("grid:\n  train.lr:\n  - 0.1\n  - 1e-1", "6: grid.train.lr.1: 0.1 given twice; drop one"),
+        (
+            "grid:\n  train.lr: [0.1]\nrows:\n  - {label: lr=0.1}",
+            "6: rows.0: two rows are called 'lr=0.1'; rename one",
+        ),
+        (
+            "grid:\n  train.recurence: [true, false]\nexclude: [{train.recurrence: true}]",
+            "4: train.recurence: unknown key (row 'recurence=true'); did you mean 'recurrence'?*",
+        ),
+        (
+            "grid:\n  model.encoding: [xl, absolut]\nexclude: [{model.encoding: absolute}]",
+            "4: model.encoding: unknown encoding 'absolut'; did you mean 'absolute'?*",
+        ),
+        (GRID + "  - []", "9: exclude.1: [] found; input should be a valid mapping"),
         ("seeds: 3", "3: seeds: 3 found; input should be a valid list"),
         ("seeds: []", "3: seeds: [] found; list should have at least 1 item *"),
         ("seeds: [1, a]", "3: seeds.1: 'a' found; input should be a valid integer"),
@@ -243,8 +262,32 @@ def test_several_patterns_choose_the_union_in_the_files_order():
 
 
 def test_a_setting_that_the_grid_makes_in_every_row_is_refused():
-    with pytest.raises(UserError, match="the grid sets it in every row"):
+    with pytest.raises(UserError, match="every row sets it; choose rows with --only"):
         experiment(GRID, "train.recurrence=true")
+
+
+ROWS = "rows:\n  - {label: A, set: {train.loss: full}}\n  - {label: B, set: {train.loss: half}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "override"),
+    [
+        (ROWS, "train.loss=half"),
+        ("rows: [{set: {corpus: wt2}}, {set: {corpus.name: wt103}}]", "corpus.name=ptb"),
+        ("grid: {train.lr: [1.0]}\nrows: [{label: A, set: {train.lr: 2.0}}]", "train.lr=3.0"),
+    ],
+)
+def test_a_setting_that_rows_make_themselves_is_refused(text: str, override: str):
+    key = override.partition("=")[0]
+    with pytest.raises(UserError, match=f"--set {key}: every row sets it"):
+        experiment(text, override)
+
+
+def test_a_setting_that_some_rows_make_themselves_is_a_warning():
+    found = experiment(ROWS + "  - {label: C}", "train.loss=half")
+    assert found.lines[2].configs[0].train.loss == "half"
+    assert found.lines[0].configs[0].train.loss == "full"
+    assert found.warnings == ("--set train.loss: these rows set it themselves: A, B",)
 
 
 def test_a_whole_section_is_not_set_at_once():

@@ -157,12 +157,15 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
     for override in overrides:
         _apply_override(raw, override)
     file = validate(ExperimentFile, raw, document)
-    _refuse_overridden_grid(overrides, file)
     base = {key: raw[key] for key in BASE_KEYS if key in raw}
     if not (file.rows or file.grid):
         validate(RunConfig, base, document)
-    lines, warnings = [], []
-    for label, settings, row, keys in _rows(file, document):
+    rows = list(_rows(file, document))
+    warnings = [*_overridden(overrides, rows)]
+    lines: list[Line] = []
+    for label, settings, row, keys in rows:
+        if label in (line.label for line in lines):
+            raise document.error(keys[:2], f"two rows are called '{label}'", "rename one")
         configs = tuple(
             _resolve(base, settings, seed, label, keys, document) for seed in file.seeds
         )
@@ -174,19 +177,30 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
                 f"{configs[0].model.encoding} has positions for {longest} only"
             )
         lines.append(Line(label, configs, row.paper, row.note))
+    _check_exclusions(file, document)  # once the grid's own keys and values are known to be right
     if not lines:
         raise document.error(("exclude",), "leaves no row", "drop an exclusion, or add rows")
-    _refuse_equal_labels(lines, document)
     return Experiment(file.name, tuple(lines), raw, tuple(warnings))
 
 
-def _refuse_overridden_grid(overrides: Iterable[str], file: ExperimentFile) -> None:
-    """A setting of the base that every row of the grid sets again would do nothing."""
+def _overridden(overrides: Iterable[str], rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    """Warns of settings of the base that some rows make themselves.
+
+    Raises:
+        UserError: for one that every row makes, which would do nothing.
+    """
     for key in (override.partition("=")[0] for override in overrides):
-        if key in file.grid:
-            raise UserError(
-                f"--set {key}: the grid sets it in every row", "choose rows with --only"
-            )
+        own = [
+            label for label, settings, *_ in rows if key in settings or _section(key) in settings
+        ]
+        if own and len(own) == len(rows):
+            raise UserError(f"--set {key}: every row sets it", "choose rows with --only")
+        if own:
+            yield f"--set {key}: these rows set it themselves: {', '.join(own)}"
+
+
+def _section(key: str) -> str:
+    return key.partition(".")[0]
 
 
 def _apply_override(raw: dict[str, Any], override: str) -> None:
@@ -194,7 +208,7 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise UserError(f"--set {override}: not KEY=VALUE", "for example train.max_step=100")
-    top = key.split(".")[0]
+    top = _section(key)
     allowed = (*BASE_KEYS, "seeds", "name")
     if top not in allowed:
         raise UserError(f"--set {key}: unknown key '{top}'", key_remedy(top, allowed))
@@ -221,19 +235,23 @@ def _grid(
     for key, values in file.grid.items():
         if not values:
             raise document.error(("grid", key), "has no values", "give at least one, or drop it")
-    _check_exclusions(file, document)
+        shown = [_show(value) for value in values]
+        for index, value in enumerate(shown):
+            if value in shown[:index]:
+                raise document.error(("grid", key, index), f"{value} given twice", "drop one")
+    for index, pattern in enumerate(file.exclude):
+        if not pattern:
+            raise document.error(("exclude", index), "excludes everything", "name keys, or drop it")
     for combination in itertools.product(*file.grid.values()) if file.grid else ():
         settings = dict(zip(file.grid, combination, strict=True))
-        if any(all(settings[k] == v for k, v in pattern.items()) for pattern in file.exclude):
+        if any(pattern.items() <= settings.items() for pattern in file.exclude):
             continue
         yield _name_of(settings), settings, Row(), ("grid",)
 
 
 def _check_exclusions(file: ExperimentFile, document: Document) -> None:
-    """Refuses an exclusion that excludes nothing, or everything."""
+    """Refuses an exclusion that excludes nothing."""
     for index, pattern in enumerate(file.exclude):
-        if not pattern:
-            raise document.error(("exclude", index), "excludes everything", "name keys, or drop it")
         for key, value in pattern.items():
             place: Keys = ("exclude", index, key)
             if key not in file.grid:
@@ -273,14 +291,6 @@ def _pointing(document: Document, settings: dict[str, Any], keys: Keys) -> Docum
             parts = tuple(dotted.split("."))
             lines.update({parts[:end]: place for end in range(len(parts) + 1)})
     return Document(document.source, document.value, lines)
-
-
-def _refuse_equal_labels(lines: list[Line], document: Document) -> None:
-    seen: set[str] = set()
-    for line in lines:
-        if line.label in seen:
-            raise document.error(("rows",), f"two rows are called '{line.label}'", "rename one")
-        seen.add(line.label)
 
 
 def _name_of(settings: Mapping[str, Any]) -> str:

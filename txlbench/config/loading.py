@@ -68,11 +68,13 @@ class Document:
         source: the file's name, for messages.
         value: mappings, lists and scalars.
         lines: line number of each key path, from 1.
+        texts: each scalar as it is written.
     """
 
     source: str
     value: Any
     lines: dict[Keys, int] = field(default_factory=dict)
+    texts: dict[Keys, str] = field(default_factory=dict)
 
     def where(self, keys: Keys = ()) -> str:
         """`file:line` of the longest known part of `keys`."""
@@ -87,8 +89,11 @@ class Document:
         return UserError(f"{self.where(keys)}: {name + ': ' if name else ''}{problem}", remedy)
 
 
-def _record_lines(node: yaml.Node, keys: Keys, document: Document) -> None:
-    """Notes the line of every key below `node`; a key given twice is refused."""
+def _record_places(node: yaml.Node, keys: Keys, document: Document) -> None:
+    """Notes line and text of everything below `node`; refuses what YAML 1.1 reads unexpectedly.
+
+    That is: keys given twice or that are no text for YAML, and numbers of other bases.
+    """
     document.lines.setdefault(keys, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
@@ -98,11 +103,26 @@ def _record_lines(node: yaml.Node, keys: Keys, document: Document) -> None:
             document.lines[below] = key_node.start_mark.line + 1
             if key in seen:
                 raise document.error(below, "given twice", "keep one of them")
+            if isinstance(key_node, yaml.ScalarNode) and key_node.tag != TEXT_TAG:
+                raise document.error(below, "no text for YAML", f"put it in quotes: '{key}'")
             seen.add(key)
-            _record_lines(value_node, below, document)
+            _record_places(value_node, below, document)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            _record_lines(item, (*keys, index), document)
+            _record_places(item, (*keys, index), document)
+    else:
+        document.texts[keys] = node.value
+        if node.tag in NUMBER_TAGS and OTHER_BASE.match(node.value):
+            raise document.error(
+                keys,
+                f"{node.value} found, which YAML reads to base 8 or 60",
+                "write a number without leading zeros, and a text in quotes",
+            )
+
+
+TEXT_TAG = "tag:yaml.org,2002:str"
+NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+$|[\d_]+:)")
 
 
 def _refuse_growth(text: str, source: str, loader: Any = _Loader) -> None:
@@ -139,7 +159,7 @@ def parse_yaml(text: str, source: str) -> Document:
         raise UserError(f"{source}: not YAML: {reason}", "mend the syntax") from error
     document = Document(source, value)
     if node is not None:
-        _record_lines(node, (), document)
+        _record_places(node, (), document)
     return document
 
 
@@ -246,5 +266,8 @@ def validate(model: type[T], value: Any, document: Document, context: str = "") 
     except ValidationError as errors:
         error = errors.errors()[0]
         problem, remedy = _describe(error, model)
+        if error["type"] == "string_type" and error["loc"] in document.texts:
+            text = document.texts[error["loc"]]
+            problem, remedy = f"{text} found", f"{remedy}: put it in quotes, '{text}'"
         more = f" (and {errors.error_count() - 1} more)" if errors.error_count() > 1 else ""
         raise document.error(error["loc"], problem + context + more, remedy) from None
