@@ -32,19 +32,3 @@ def test_an_unknown_name_gets_the_nearest_spelling():
     expected = "unknown shape 'pahth'; did you mean 'path'? known: path, fraction"
     assert str(caught.value) == expected
     assert suggestion("zzz", ["path"]) == "known: path"
-
-
-def test_a_taken_name_is_refused_and_the_same_entry_accepted_again():
-    names = registry()
-    names.register("path", "pathlib:Path")
-    names.register("other", "pathlib:PurePath")
-    with pytest.raises(UserError, match="shape 'path' is already registered as pathlib:Path; "):
-        names.register("path", "pathlib:PurePath")
-    assert names.names() == ["path", "fraction", "other"]
-
-
-def test_registries_do_not_share_entries():
-    known = {"path": "pathlib:Path"}
-    one, other = Registry("shape", known), Registry("shape", known)
-    one.register("new", "pathlib:PurePath")
-    assert "new" not in other

@@ -15,6 +15,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"{start}known: {', '.join(known)}"
 
 
+def load_class(target: str) -> type:
+    """Imports `package.module:Class`."""
+    module, _, attribute = target.partition(":")
+    loaded: type = getattr(importlib.import_module(module), attribute)
+    return loaded
+
+
 class Registry:
     """Maps a name to `package.module:attribute`; the module is imported at the first `load`.
 
@@ -27,15 +34,6 @@ class Registry:
         self.kind = kind
         self._targets: dict[str, str] = dict(targets)
 
-    def register(self, name: str, target: str) -> None:
-        """Adds an entry; a name that is taken by another target is refused."""
-        if self._targets.get(name, target) != target:
-            raise UserError(
-                f"{self.kind} '{name}' is already registered as {self._targets[name]}",
-                "choose another name",
-            )
-        self._targets[name] = target
-
     def names(self) -> list[str]:
         return list(self._targets)
 
@@ -46,6 +44,4 @@ class Registry:
         """The class registered under `name`; UserError with the nearest spelling if unknown."""
         if name not in self._targets:
             raise UserError(f"unknown {self.kind} '{name}'", suggestion(name, self._targets))
-        module, _, attribute = self._targets[name].partition(":")
-        loaded: type = getattr(importlib.import_module(module), attribute)
-        return loaded
+        return load_class(self._targets[name])

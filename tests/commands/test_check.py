@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from txlbench.cli.main import cli
 from txlbench.commands import check as checking
 from txlbench.commands.check import INVARIANTS, TGT_LEN, check, check_experiments, small, spec_files
-from txlbench.config.catalogue import ENCODINGS, RELATIVE_ENCODINGS, register_encoding
+from txlbench.config.catalogue import ENCODINGS, EncodingEntry
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.models.transformer import Transformer
@@ -25,13 +25,9 @@ def config(**model):
 @pytest.fixture
 def breaking(monkeypatch):
     """Registers the encodings of `breaking`, for this test only."""
-    monkeypatch.setattr(ENCODINGS, "_targets", dict(ENCODINGS._targets))
-    known = set(RELATIVE_ENCODINGS)
     for name in ("peeking", "mixing", "counting"):
-        target = f"tests.runs.breaking:{name.capitalize()}Encoding"
-        register_encoding(name, target, relative=True)
-    yield
-    RELATIVE_ENCODINGS.intersection_update(known)
+        entry = EncodingEntry(f"tests.runs.breaking:{name.capitalize()}Encoding", relative=True)
+        monkeypatch.setitem(ENCODINGS, name, entry)
 
 
 def broken(given):

@@ -2,13 +2,22 @@
 
 import pytest
 
-from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS, ENCODINGS, RELATIVE_ENCODINGS, UNITS
+from txlbench.config.catalogue import (
+    CORPORA,
+    CORPUS_LOADERS,
+    ENCODINGS,
+    UNITS,
+    EncodingEntry,
+    register_encoding,
+)
+from txlbench.errors import UserError
 from txlbench.models.positions.encoding import Encoding
+from txlbench.registry import load_class
 
 
 @pytest.mark.parametrize("name", ["xl", "shaw", "absolute", "al-rfou"])
 def test_encodings_load(name: str):
-    assert issubclass(ENCODINGS.load(name), Encoding)
+    assert issubclass(load_class(ENCODINGS[name].target), Encoding)
 
 
 @pytest.mark.parametrize("name", CORPUS_LOADERS.names())
@@ -17,5 +26,8 @@ def test_corpora_load_and_have_facts(name: str):
     assert CORPORA[name].level in UNITS
 
 
-def test_relative_encodings_are_encodings():
-    assert set(ENCODINGS.names()) >= RELATIVE_ENCODINGS
+def test_a_taken_name_is_refused_and_the_same_entry_accepted_again():
+    register_encoding("xl", ENCODINGS["xl"])
+    with pytest.raises(UserError, match="encoding 'xl' is already registered"):
+        register_encoding("xl", EncodingEntry("tests.models:Other", relative=True))
+    assert ENCODINGS["xl"].target == "txlbench.models.positions.xl:XLEncoding"

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.config.experiments import run
+from tests.models.subjects import PLUGINS
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.counting import parameters, train_flops, train_targets
 from txlbench.config.model import ModelConfig
@@ -21,6 +22,7 @@ MODELS_OF_EACH_KIND: list[dict[str, Any]] = [
     {"encoding": "shaw", "max_distance": 9, "shaw_bias": True},
     {"encoding": "absolute"},
     {"encoding": "al-rfou", "max_distance": 9},
+    *({"encoding": name} for name in PLUGINS),
     {"kind": "lstm"},
     {"kind": "qrnn"},
 ]
@@ -113,4 +115,5 @@ def test_flops_grow_with_memory_and_relative_positions():
 
     assert flops("xl") > flops("xl", mem_len=32) > flops("xl", recurrence=False)
     assert flops("xl") == flops("shaw") > flops("absolute") == flops("al-rfou")
+    assert flops("alibi") == flops("absolute") < flops("rotary") < flops("xl")
     assert flops("xl", max_step=10) * 3 == flops("xl", max_step=30)

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tests.models.plugin_alibi import ALIBI
+from tests.models.plugin_encoding import KEY_DECAY
+from tests.models.plugin_rotary import ROTARY
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import register_encoding
 from txlbench.config.model import ModelConfig
@@ -18,7 +21,9 @@ from txlbench.models.factory import build_model
 from txlbench.models.transformer import Transformer
 
 VOCABULARY = 13
-register_encoding("key-decay", "tests.models.plugin_encoding:KeyDecayEncoding", relative=True)
+PLUGINS = {"key-decay": KEY_DECAY, "alibi": ALIBI, "rotary": ROTARY}
+for name, entry in PLUGINS.items():
+    register_encoding(name, entry)
 
 
 def small(**settings: Any) -> Any:
@@ -47,18 +52,19 @@ class Subject:
         relative: it sees distances only, so that where segments are cut does not matter.
         attends: it sees keys, as many as mem_len and same_length decide; else it reads on from
             a state that holds all that came before.
+        clamps: it can count far distances as equal (`clamp_len`).
     """
 
     name: str
     build: Callable[..., Any]
     relative: bool
     attends: bool = True
+    clamps: bool = True
 
 
 def _encoding(name: str, relative: bool, label: str = "", **fixed: Any) -> Subject:
-    return Subject(
-        label or name, lambda **settings: transformer(name, **fixed, **settings), relative
-    )
+    build = lambda **settings: transformer(name, **fixed, **settings)  # noqa: E731
+    return Subject(label or name, build, relative, clamps=relative and name != "rotary")
 
 
 SUBJECTS = [
@@ -68,9 +74,9 @@ SUBJECTS = [
     _encoding("shaw", relative=True, label="shaw-bias", shaw_bias=True),
     _encoding("absolute", relative=False),
     _encoding("al-rfou", relative=False),
-    _encoding("key-decay", relative=True),
+    *(_encoding(name, relative=True) for name in PLUGINS),
     *(
-        Subject(kind, partial(small, kind=kind), relative=True, attends=False)
+        Subject(kind, partial(small, kind=kind), relative=True, attends=False, clamps=False)
         for kind in ("lstm", "qrnn")
     ),
 ]

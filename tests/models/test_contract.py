@@ -238,7 +238,7 @@ def test_reach_grows_by_attention_length_minus_one_a_layer(subject: Subject, n_l
     assert reach[:, 14].nonzero().flatten().tolist() == expected
 
 
-@pytest.mark.parametrize("subject", [s for s in ATTENDING if s.relative], ids=lambda s: s.name)
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.clamps], ids=lambda s: s.name)
 def test_clamp_len_makes_farther_distances_equal(subject: Subject):
     model, tokens = subject.build(n_layer=1), text(13)
     swapped = tokens.clone()
@@ -264,6 +264,23 @@ def test_same_length_with_a_memory_shorter_than_the_segment_is_finite(
     span = AttentionSpan(mem_len=2, same_length=True)
     losses, _ = stream_losses(subject.build(), text(22), [tgt_len] * (21 // tgt_len), span)
     assert losses.isfinite().all()
+
+
+@every_attending
+@every_span
+def test_attention_that_is_watched_is_the_attention_that_is_computed(
+    subject: Subject, span: AttentionSpan
+):
+    """However it is computed: fused, plain or beside cached keys and values."""
+    model, tokens, seen = subject.build(), text(12, batch=2), []
+    for state in (
+        model.initial_state(2, span),
+        model.evaluation_state(model.initial_state(2, span)),
+    ):
+        _, state = model(tokens[:, :6], state)
+        copy = state.clone() if hasattr(state, "clone") else state
+        seen += [model(tokens[:, 6:], state)[0], model(tokens[:, 6:], copy, lambda *_: None)[0]]
+    assert all(torch.allclose(seen[0], other, rtol=0, atol=1e-11) for other in seen[1:])
 
 
 # Batches, precision, probabilities

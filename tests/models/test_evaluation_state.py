@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.subjects import SUBJECTS, Subject, text, transformer
+from tests.models.subjects import SUBJECTS, Subject, text
 from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
 
@@ -135,13 +135,3 @@ def test_the_observer_sees_what_it_sees_in_the_plain_pass(subject: Subject):
     for expected, got in zip(plain, fast, strict=True):
         for one, other in zip(expected, got, strict=True):
             assert torch.allclose(one, other, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("encoding", ["xl", "shaw"])
-def test_an_encoding_that_keeps_nothing_between_passes_gives_the_same(encoding: str):
-    """As a plug-in that overrides `prepare` and `score` alone."""
-    model, span = transformer(encoding), SPANS["short memory"]
-    prepare = model.encoding.prepare
-    model.encoding.recall = lambda kept, keys, clamp_len, like, _: prepare(keys, clamp_len, like)
-    plain, fast = both(model, text(33, batch=3), CUTS, span)
-    assert torch.allclose(plain, fast, rtol=0, atol=1e-10)

@@ -53,7 +53,7 @@ def test_single_tokens_take_it_and_lose_nothing(
         tokens = text(26, batch)
         plain = stream_losses(model, tokens, [5, *[1] * 20], span)[0]
         assert torch.allclose(read(model, span, batch), plain, rtol=0, atol=1e-10)
-    # A plug-in whose scores are no such products goes the long way.
+    # A plug-in that gives its scores whole goes the long way.
     assert len(steps) == (0 if subject.name == "key-decay" else 40)
 
 

@@ -229,7 +229,7 @@ def _measured(config: RunConfig, name: str, measure: Callable[[], float]) -> flo
 def _rows(specs: Sequence[Path]) -> Iterator[tuple[str, RunConfig]]:
     """(label, small configuration) of every row."""
     if not specs:
-        for name in ENCODINGS.names():
+        for name in ENCODINGS:
             for recurrence in (True, False):
                 raw = {
                     "corpus": "enwiki-sample",

@@ -1,38 +1,105 @@
 """The names an experiment file may use, and what is known of them before anything is loaded."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from txlbench.errors import UserError
 from txlbench.registry import Registry
+
+if TYPE_CHECKING:
+    from txlbench.config.model import ModelConfig
 
 Level = Literal["byte", "char", "word"]
 
-ENCODINGS = Registry(
-    "encoding",
-    {
-        "xl": "txlbench.models.positions.xl:XLEncoding",
-        "shaw": "txlbench.models.positions.shaw:ShawEncoding",
-        "absolute": "txlbench.models.positions.absolute:AbsoluteEncoding",
-        "al-rfou": "txlbench.models.positions.absolute:AlRfouEncoding",
-    },
-)
 
-RELATIVE_ENCODINGS = {"xl", "shaw"}
-"""Encodings that see distances only. The others restart their positions at every segment, so
-that memory is incoherent with them (paper, the equation before section 3.3)."""
+@dataclass(frozen=True)
+class EncodingEntry:
+    """A position encoding: its class, and what is known of it before the class is loaded.
 
-
-def register_encoding(name: str, target: str, *, relative: bool) -> None:
-    """Makes somebody's own encoding known by `name`; nothing is imported.
-
-    Args:
+    Attributes:
         target: `package.module:Class`, a subclass of `models.positions.encoding.Encoding`.
-        relative: whether it sees distances only, so that what is remembered means the same in the
-            next segment. Configurations ask this long before the class is loaded.
+        relative: it sees distances only, so that memory means the same in the next segment. The
+            others restart their positions at every segment, which makes memory incoherent
+            (paper, the equation before section 3.3).
+        parameters: the weights it owns, over all layers.
+        position_products: multiplications that position scores take for one token in one layer
+            beside that many keys.
+        default_max_distance: `model.max_distance` by tgt_len and mem_len, for a learned table;
+            None where the encoding has no such table.
+        learned_positions: it has learned max_distance + 1 positions, so that no longer segment
+            can be read.
+        options: boolean keys of the `model` section that go with this encoding alone.
     """
-    ENCODINGS.register(name, target)
-    if relative:
-        RELATIVE_ENCODINGS.add(name)
+
+    target: str
+    relative: bool
+    parameters: Callable[["ModelConfig"], int] = lambda _: 0
+    position_products: Callable[["ModelConfig", float], float] = lambda _, __: 0.0
+    default_max_distance: Callable[[int, int], int] | None = None
+    learned_positions: bool = False
+    options: tuple[str, ...] = ()
+
+
+def _xl_parameters(config: "ModelConfig") -> int:
+    """W_kR of each layer; u and v of all layers, or of each with `untie_r`."""
+    width, owners = config.n_head * config.head_size, config.n_layer if config.untie_r else 1
+    return config.n_layer * config.d_model * width + 2 * owners * width
+
+
+def _shaw_parameters(config: "ModelConfig") -> int:
+    """A row for each layer, distance and head; with `shaw_bias` the biases of both."""
+    width, entries = config.n_head * config.head_size, (config.max_distance or 0) + 1
+    bias = width + entries * config.n_head if config.shaw_bias else 0
+    return config.n_layer * (entries * width + bias)
+
+
+def _al_rfou_parameters(config: "ModelConfig") -> int:
+    """A row for each layer and position."""
+    return config.n_layer * ((config.max_distance or 0) + 1) * config.d_model
+
+
+def row_products(config: "ModelConfig", keys: float) -> float:
+    """Each query times a row of every distance."""
+    return keys * config.n_head * config.head_size
+
+
+ENCODINGS: dict[str, EncodingEntry] = {
+    "xl": EncodingEntry(
+        "txlbench.models.positions.xl:XLEncoding",
+        relative=True,
+        parameters=_xl_parameters,
+        position_products=row_products,
+    ),
+    "shaw": EncodingEntry(
+        "txlbench.models.positions.shaw:ShawEncoding",
+        relative=True,
+        parameters=_shaw_parameters,
+        position_products=row_products,
+        default_max_distance=lambda tgt_len, mem_len: tgt_len - 1 + mem_len,
+        options=("shaw_bias",),
+    ),
+    "absolute": EncodingEntry(
+        "txlbench.models.positions.absolute:AbsoluteEncoding", relative=False
+    ),
+    "al-rfou": EncodingEntry(
+        "txlbench.models.positions.absolute:AlRfouEncoding",
+        relative=False,
+        parameters=_al_rfou_parameters,
+        default_max_distance=lambda tgt_len, _: tgt_len - 1,
+        learned_positions=True,
+    ),
+}
+
+
+def register_encoding(name: str, entry: EncodingEntry) -> None:
+    """Makes somebody's own encoding known by `name`; its module is not imported.
+
+    Raises:
+        UserError: if the name stands for another encoding.
+    """
+    if ENCODINGS.setdefault(name, entry) != entry:
+        raise UserError(f"encoding '{name}' is already registered", "choose another name")
 
 
 @dataclass(frozen=True)

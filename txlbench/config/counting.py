@@ -1,15 +1,16 @@
 """Parameters, tokens and FLOPs by formula from the configuration, before anything is built."""
 
+from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.model import ModelConfig, clusters_of, softmax_projections
 from txlbench.config.run_config import RunConfig
 
 
 def parameters(config: ModelConfig, vocabulary_size: int) -> int:
     """Weights of the model, shared ones once; a test holds it against the built module."""
-    outside = _embedding_and_softmax(config, vocabulary_size)
-    if config.is_recurrent:
+    outside, entry = _embedding_and_softmax(config, vocabulary_size), config.encoding_entry
+    if entry is None:
         return outside + _recurrent_layers(config)
-    return outside + config.n_layer * _block(config) + _positions(config)
+    return outside + config.n_layer * _block(config) + entry.parameters(config)
 
 
 def _embedding_and_softmax(config: ModelConfig, vocabulary_size: int) -> int:
@@ -39,21 +40,6 @@ def _block(config: ModelConfig) -> int:
     attention = 4 * model * heads
     feed_forward = 2 * model * inner + inner + model
     return attention + feed_forward + 4 * model
-
-
-def _positions(config: ModelConfig) -> int:
-    """What the encoding owns, over all layers."""
-    layers, model, heads = config.n_layer, config.d_model, config.n_head * config.head_size
-    entries = (config.max_distance or 0) + 1
-    if config.encoding == "xl":
-        biases = layers if config.untie_r else 1
-        return layers * model * heads + 2 * biases * heads
-    if config.encoding == "shaw":
-        bias = layers * (heads + entries * config.n_head) if config.shaw_bias else 0
-        return layers * entries * heads + bias
-    if config.encoding == "al-rfou":
-        return layers * entries * model
-    return 0
 
 
 def train_targets(config: RunConfig) -> int:
@@ -98,7 +84,7 @@ def _layer_work(model: ModelConfig, tgt_len: int, mem_len: int, cached: bool) ->
     projections = 4 * width * heads + 2 * width * model.inner_size
     memory = 0.0 if cached else 2 * width * heads * mem_len / tgt_len
     content_and_values = 2 * keys * heads
-    positions = keys * heads if model.is_relative else 0.0
+    positions = ENCODINGS[model.encoding].position_products(model, keys)
     return projections + memory + content_and_values + positions
 
 

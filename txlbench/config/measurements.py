@@ -128,14 +128,6 @@ def at_attention_length(config: RunConfig, split: Split, length: int) -> Measure
     )
 
 
-def longest_window(config: RunConfig) -> int | None:
-    """The longest attention length the model has positions for; None for no limit."""
-    if config.model.encoding == "al-rfou" and not config.train.recurrence:
-        assert config.model.max_distance is not None
-        return config.model.max_distance + 1
-    return None
-
-
 def attention_lengths(config: RunConfig) -> tuple[int, ...]:
     """The lengths swept: those asked for, or the one trained with; none the model cannot do.
 
@@ -145,7 +137,7 @@ def attention_lengths(config: RunConfig) -> tuple[int, ...]:
         return ()
     as_trained = config.train.memory if config.train.recurrence else config.train.tgt_len
     asked = config.evaluate.attention_lengths or (config.evaluate.mem_len or as_trained,)
-    limit = longest_window(config)
+    limit = None if config.train.recurrence else config.model.learned_positions
     if limit is None:
         return asked
     return tuple(length for length in asked if length <= limit) or (limit,)

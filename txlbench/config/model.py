@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from txlbench.config.base import Section
-from txlbench.config.catalogue import ENCODINGS, RELATIVE_ENCODINGS
+from txlbench.config.catalogue import ENCODINGS, EncodingEntry
 from txlbench.errors import UserError
 from txlbench.registry import suggestion
 
@@ -103,7 +103,7 @@ class ModelConfig(Section):
     @classmethod
     def _known_encoding(cls, name: str) -> str:
         if name not in ENCODINGS:
-            raise ValueError(f"unknown encoding '{name}'; {suggestion(name, ENCODINGS.names())}")
+            raise ValueError(f"unknown encoding '{name}'; {suggestion(name, ENCODINGS)}")
         return name
 
     @model_validator(mode="before")
@@ -145,8 +145,10 @@ class ModelConfig(Section):
             )
         if self.wdrop and self.kind != "lstm":
             raise ValueError(f"wdrop goes with kind lstm, not {self.kind}")
-        if self.shaw_bias and self.encoding != "shaw":
-            raise ValueError(f"shaw_bias goes with encoding shaw, not {self.encoding}")
+        for name, entry in ENCODINGS.items():
+            for option in entry.options:
+                if getattr(self, option) and name != self.encoding:
+                    raise ValueError(f"{option} goes with encoding {name}, not {self.encoding}")
         return self
 
     @property
@@ -185,14 +187,22 @@ class ModelConfig(Section):
         return self.kind if self.is_recurrent else self.encoding
 
     @property
-    def is_relative(self) -> bool:
-        """Whether the encoding sees distances only."""
-        return not self.is_recurrent and self.encoding in RELATIVE_ENCODINGS
+    def encoding_entry(self) -> EncodingEntry | None:
+        """The catalogue's entry of the encoding; None for a recurrent kind, which has none."""
+        return None if self.is_recurrent else ENCODINGS[self.encoding]
+
+    @property
+    def learned_positions(self) -> int | None:
+        """How many positions the model has learned, the longest segment it reads; None for any."""
+        entry = self.encoding_entry
+        if entry is None or not entry.learned_positions:
+            return None
+        return (self.max_distance or 0) + 1
 
     @property
     def has_coherent_memory(self) -> bool:
         """Whether what is remembered means the same in the next segment."""
-        return self.is_recurrent or self.is_relative
+        return self.encoding_entry is None or self.encoding_entry.relative
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from txlbench.config.base import Section, Split
-from txlbench.config.catalogue import CORPORA, UNITS, Level
+from txlbench.config.catalogue import CORPORA, ENCODINGS, UNITS, Level
 from txlbench.config.loading import Document, validate
 from txlbench.config.model import ModelConfig
 from txlbench.config.train import TrainConfig
@@ -190,11 +190,9 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _resolve_max_distance(self) -> Self:
         """Sizes learned tables by what training meets, where nothing else was asked for."""
-        largest = {
-            "shaw": self.train.tgt_len - 1 + self.train.memory,
-            "al-rfou": self.train.tgt_len - 1,
-        }.get(self.model.encoding)
-        if largest is not None and self.model.max_distance is None:
+        entry, train = ENCODINGS[self.model.encoding], self.train
+        if entry.default_max_distance is not None and self.model.max_distance is None:
+            largest = entry.default_max_distance(train.tgt_len, train.memory)
             # Frozen for users; a validator may still complete what it validates.
             object.__setattr__(
                 self, "model", self.model.model_copy(update={"max_distance": largest})
@@ -211,18 +209,17 @@ class RunConfig(Section):
             )
         if train.compile and model.is_recurrent:
             raise ValueError(f"train.compile: {model.kind} reads token by token; drop it")
-        if model.encoding == "al-rfou" and train.tgt_len - 1 > (model.max_distance or 0):
+        positions = model.learned_positions
+        if positions is not None and train.tgt_len > positions:
             raise ValueError(
-                f"model.max_distance {model.max_distance} is too small for al-rfou at "
+                f"model.max_distance {model.max_distance} is too small for {model.encoding} at "
                 f"train.tgt_len {train.tgt_len}; leave it out"
             )
-        if model.encoding == "al-rfou" and self.evaluate.tgt_len and train.recurrence:
-            positions = (model.max_distance or 0) + 1
-            if self.evaluate.tgt_len > positions:
-                raise ValueError(
-                    f"evaluate.tgt_len {self.evaluate.tgt_len} is too long for al-rfou, which "
-                    f"learns {positions} positions; use at most {positions}"
-                )
+        if positions is not None and train.recurrence and (self.evaluate.tgt_len or 0) > positions:
+            raise ValueError(
+                f"evaluate.tgt_len {self.evaluate.tgt_len} is too long for {model.encoding}, which "
+                f"learns {positions} positions; use at most {positions}"
+            )
         if self.evaluate.stride and self.evaluate.attention_lengths:
             shortest = self.evaluate.attention_lengths[0]
             if not train.recurrence and self.evaluate.stride > shortest:

@@ -12,9 +12,9 @@ from txlbench.models.dropout import Dropout
 from txlbench.models.kernels.cpu import AttentionDropout, fused_attention, project
 from txlbench.models.kernels.cuda import SMALLEST_HEAD, flexible_attention
 from txlbench.models.mask import Mask
-from txlbench.models.positions.encoding import Encoding, Scores, Terms
+from txlbench.models.positions.encoding import Encoding, ScoreTerms
 
-Kernel = Callable[[Tensor, Tensor, Terms, Mask], Tensor]
+Kernel = Callable[[Tensor, Tensor, ScoreTerms, Mask], Tensor]
 """Queries [B, T, H, K] and context [B, S, 2, H, K] -> mixed values [B, T, H, K]."""
 
 
@@ -34,11 +34,24 @@ class Scoring:
     watched: bool
 
     @property
-    def terms(self) -> Terms:
-        return self.encoding.terms(self.layer, self.shared)
+    def terms(self) -> ScoreTerms:
+        return self.encoding.terms(
+            self.layer, self.encoding.distance_table(self.layer, self.shared)
+        )
 
-    def scores(self, query_HBTK: Tensor) -> Scores:
-        return self.encoding.score(self.layer, query_HBTK, self.shared)
+    def scores(self, query_HBTK: Tensor, key_HBSK: Tensor) -> Tensor:
+        return self.encoding.scores(self.layer, query_HBTK, key_HBSK, self.shared)
+
+    def transformed(self, query_BTHK: Tensor, context_BS2HK: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and context as the encoding lets them meet: as they are, unless it turns them."""
+        given_HBTK = query_BTHK.permute(2, 0, 1, 3)
+        key_HBSK, value_HBSK = context_BS2HK.permute(2, 3, 0, 1, 4)
+        query_HBTK, turned_HBSK = self.encoding.transform(self.layer, given_HBTK, key_HBSK)
+        if query_HBTK is given_HBTK and turned_HBSK is key_HBSK:
+            return query_BTHK, context_BS2HK
+        context_2HBSK = torch.stack([turned_HBSK.to(value_HBSK.dtype), value_HBSK])
+        query_BTHK = query_HBTK.to(query_BTHK.dtype).permute(1, 2, 0, 3)
+        return query_BTHK.contiguous(), context_2HBSK.permute(2, 3, 0, 1, 4).contiguous()
 
 
 class Attention(nn.Module):
@@ -67,7 +80,7 @@ class Attention(nn.Module):
             return self._fused(kernel, input_BTD, context_BSD, scoring), None
         query_HBTK = self.queries(input_BTD)
         key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
-        scores_HBTS = self._combine(scoring.scores(query_HBTK), key_HBSK)
+        scores_HBTS = scoring.scores(query_HBTK, key_HBSK)
         hidden = scoring.mask.alone()
         if hidden is not None:
             scores_HBTS = scores_HBTS + hidden.to(scores_HBTS.dtype)
@@ -99,12 +112,13 @@ class Attention(nn.Module):
         else:
             projected_BSI = project(input_BTD, context_BSD.detach(), self.kv_net.weight)
         context_BS2HK = projected_BSI.unflatten(-1, (2, self.heads, self.size))
+        query_BTHK, context_BS2HK = scoring.transformed(query_BTHK, context_BS2HK)
         mixed_BTHK = kernel(query_BTHK, context_BS2HK, scoring.terms, scoring.mask)
         mixed: Tensor = self.o_net(mixed_BTHK.flatten(2))
         return mixed
 
     def _in_tiles(
-        self, query_BTHK: Tensor, context_BS2HK: Tensor, terms: Terms, mask: Mask
+        self, query_BTHK: Tensor, context_BS2HK: Tensor, terms: ScoreTerms, mask: Mask
     ) -> Tensor:
         dropout = None
         if self.training and self.dropatt.rate > 0:
@@ -129,15 +143,3 @@ class Attention(nn.Module):
     def _split(self, projected: Tensor) -> Tensor:
         """[B, L, H * K] -> [H, B, L, K]."""
         return projected.unflatten(-1, (self.heads, self.size)).permute(2, 0, 1, 3).contiguous()
-
-    def _combine(self, scores: Scores, key_HBSK: Tensor) -> Tensor:
-        """(query . key + position) / sqrt(d_head) + bias, in one buffer: [H, B, T, S]."""
-        scale = self.size**-0.5
-        query, key = scores.query_HBTK.flatten(0, 1), key_HBSK.flatten(0, 1).transpose(1, 2)
-        if scores.position_HBTS is None:
-            combined = torch.bmm(query * scale, key)
-        else:
-            position = scores.position_HBTS.flatten(0, 1)
-            combined = torch.baddbmm(position, query, key, beta=scale, alpha=scale)
-        combined_HBTS = combined.view(*scores.query_HBTK.shape[:3], -1)
-        return combined_HBTS if scores.bias_HBTS is None else combined_HBTS + scores.bias_HBTS

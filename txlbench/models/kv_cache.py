@@ -11,8 +11,9 @@ calls, so that each layer's tensors are found once, nothing is masked and little
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,11 +21,12 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 from txlbench.config.base import AttentionSpan
+from txlbench.models.attention import Scoring
 from txlbench.models.interface import Observer, computing_dtype, sees_attention
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, known_after
-from txlbench.models.positions.encoding import Scores, Terms
-from txlbench.models.positions.tables import Distances, ScaledTables
+from txlbench.models.positions.encoding import Encoding, ScoreTerms
+from txlbench.models.positions.tables import DistanceScores
 
 if TYPE_CHECKING:
     from txlbench.models.transformer import Block, Transformer
@@ -122,14 +124,16 @@ class StepLayer:
     """The block's own tensors, as they are multiplied.
 
     Attributes:
+        transform: what the encoding makes of queries and keys.
         pre_lnorm: whether norms come before attention and feed-forward, not after.
-        biases_2H1K: what queries get for content, and what for position.
+        biases_2H11K: what queries get for content, and what for position.
         query, key_value, out: weights of attention.
         inner, outer: weight and bias of the feed-forward.
     """
 
+    transform: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     pre_lnorm: bool
-    biases_2H1K: Tensor
+    biases_2H11K: Tensor
     query: Tensor
     key_value: Tensor
     out: Tensor
@@ -139,14 +143,15 @@ class StepLayer:
     feed_forward_norm: Norm
 
     @classmethod
-    def of(cls, block: "Block", terms: Terms) -> "StepLayer":
+    def of(cls, block: "Block", encoding: Encoding, number: int) -> "StepLayer":
         """Without copies but for the biases, which are small."""
         attention, feed_forward = block.attention, block.feed_forward
         none = attention.q_net.weight.new_zeros(attention.heads, attention.size)
-        biases = (terms.content_bias_HK, terms.position_bias_HK)
+        biases = encoding.biases(number)
         return cls(
+            partial(encoding.transform, number),
             block.pre_lnorm,
-            torch.stack([none if bias is None else bias for bias in biases])[:, :, None],
+            torch.stack([none if bias is None else bias for bias in biases])[:, :, None, None],
             attention.q_net.weight,
             attention.kv_net.weight,
             attention.o_net.weight,
@@ -157,7 +162,7 @@ class StepLayer:
         )
 
     def step(
-        self, input_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: Distances | None
+        self, input_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: DistanceScores | None
     ) -> Tensor:
         """The layer's output [B, 1, D].
 
@@ -175,14 +180,15 @@ class StepLayer:
         return layer_norm(self._feed_forward(hidden_B1D).add_(hidden_B1D), *self.feed_forward_norm)
 
     def _attend(
-        self, normed_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: Distances | None
+        self, normed_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: DistanceScores | None
     ) -> Tensor:
         _, heads, batch, size = new_2HBK.shape
         made_B2HK = linear(normed_B1D, self.key_value).view(batch, 2, heads, size)
         new_2HBK.copy_(made_B2HK.permute(1, 2, 0, 3))
         query_HBK = linear(normed_B1D, self.query).view(batch, heads, size).transpose(0, 1)
-        content, position = (query_HBK + self.biases_2H1K).unsqueeze(3).unbind(0)
         key, value = seen_2HBSK
+        query_HB1K, key = self.transform(query_HBK[:, :, None], key)
+        content, position = query_HB1K + self.biases_2H11K
         added = None if table is None else table.position(position)[..., -key.shape[2] :]
         mixed_HB1K = scaled_dot_product_attention(content, key, value, added)
         joined_B1I = mixed_HB1K.transpose(0, 1).reshape(batch, 1, heads * size)
@@ -196,20 +202,16 @@ def _norm(norm: nn.LayerNorm) -> Norm:
     return norm.normalized_shape, norm.weight, norm.bias, norm.eps
 
 
-def can_step(model: "Transformer", tokens_BT: Tensor, cache: Cache, shared: Any) -> bool:
-    """Whether `cached_step` does what `cached_pass` would.
-
-    Args:
-        shared: what the encoding recalled for all layers.
-    """
+def can_step(model: "Transformer", tokens_BT: Tensor, cache: Cache) -> bool:
+    """Whether `cached_step` does what `cached_pass` would."""
     like, span = model.embedding.tables[0], cache.span
     alike = cache.known_B is None and span.stride is None and span.mem_len > 0
-    known = model.encoding.has_terms and (shared is None or isinstance(shared, ScaledTables))
-    return tokens_BT.shape[1] == 1 and alike and known and computing_dtype(like) == like.dtype
+    exact = computing_dtype(like) == like.dtype
+    return tokens_BT.shape[1] == 1 and alike and exact and model.encoding.has_terms
 
 
 def cached_step(
-    model: "Transformer", tokens_B1: Tensor, cache: Cache, shared: ScaledTables | None
+    model: "Transformer", tokens_B1: Tensor, cache: Cache, tables: Sequence[DistanceScores | None]
 ) -> Tensor:
     """Hidden states [B, 1, D]; keys and values are written into `cache`, which has room."""
     span, encoding, behind = cache.span, model.encoding, cache.end + 1
@@ -217,21 +219,19 @@ def cached_step(
     new_N2HBK = cache.states_N2HBCK[..., cache.end, :]
     seen_N2HBSK = cache.states_N2HBCK[..., behind - seen : behind, :]
     hidden_B1D = encoding.add_to_input(model.embedding(tokens_B1))
-    for number, layer in enumerate(_layers(model, cache, shared)):
+    for number, layer in enumerate(_layers(model, cache)):
         hidden_B1D = encoding.add_to_layer(number, hidden_B1D)
-        table = None if shared is None else shared[number]
-        hidden_B1D = layer.step(hidden_B1D, new_N2HBK[number], seen_N2HBSK[number], table)
+        hidden_B1D = layer.step(hidden_B1D, new_N2HBK[number], seen_N2HBSK[number], tables[number])
     cache.advance(1)
     return hidden_B1D
 
 
-def _layers(model: "Transformer", cache: Cache, shared: Any) -> list[StepLayer]:
+def _layers(model: "Transformer", cache: Cache) -> list[StepLayer]:
     """Found at the first step, then kept."""
     if StepLayer not in cache.kept:
         blocks: Any = model.blocks
         cache.kept[StepLayer] = [
-            StepLayer.of(block, model.encoding.terms(number, shared))
-            for number, block in enumerate(blocks)
+            StepLayer.of(block, model.encoding, number) for number, block in enumerate(blocks)
         ]
     layers: list[StepLayer] = cache.kept[StepLayer]
     return layers
@@ -255,18 +255,24 @@ def cached_pass(
         known_B=cache.known_B,
         like=like.new_empty(0, dtype=dtype),
     )
-    shared = model.encoding.recall(cache.kept, keys, span.clamp_len, like, tokens_BT.numel())
+    encoding, asked = model.encoding, (keys, span.clamp_len, like)
+    shared: Any = (
+        encoding.cached_tables(cache.kept, *asked, tokens_BT.numel())
+        if encoding.has_terms
+        else encoding.prepare(*asked)
+    )
     cache.make_room(queries, dtype)
-    if observer is None and can_step(model, tokens_BT, cache, shared):
+    if observer is None and can_step(model, tokens_BT, cache):
         return cached_step(model, tokens_BT, cache, shared), cache
-    hidden_BTD = model.encoding.add_to_input(model.embedding(tokens_BT))
+    hidden_BTD = encoding.add_to_input(model.embedding(tokens_BT))
     blocks: Any = model.blocks
     for layer, block in enumerate(blocks):
-        hidden_BTD = model.encoding.add_to_layer(layer, hidden_BTD)
+        hidden_BTD = encoding.add_to_layer(layer, hidden_BTD)
         normed_BTD = block.normed(hidden_BTD)
         key, value = cache.write(layer, block.attention.keys_values(normed_BTD))
-        scores = model.encoding.score(layer, block.attention.queries(normed_BTD), shared)
-        mixed_HBTK, attention = _attend(scores, key, value, mask, sees_attention(observer))
+        query = block.attention.queries(normed_BTD)
+        scoring = Scoring(encoding, layer, shared, mask, sees_attention(observer))
+        mixed_HBTK, attention = _attend(query, key, value, scoring)
         hidden_BTD = block.after_attention(hidden_BTD, block.attention.joined(mixed_HBTK))
         if observer is not None:
             observer(layer, hidden_BTD, attention)
@@ -293,25 +299,29 @@ def cache_of(model: "Transformer", memory: Memory) -> Cache:
 
 
 def _attend(
-    scores: Scores, key_HBSK: Tensor, value_HBSK: Tensor, mask: Mask, watched: bool
+    query_HBTK: Tensor, key_HBSK: Tensor, value_HBSK: Tensor, scoring: Scoring
 ) -> tuple[Tensor, Tensor | None]:
     """The mixed values [H, B, T, K] and, if it is watched, the attention [H, B, T, S]."""
-    query_HBTK, added = scores.query_HBTK, _position_and_bias(scores)
-    if watched:
-        products = query_HBTK @ key_HBSK.mT * query_HBTK.shape[-1] ** -0.5
-        attention_HBTS = mask.onto(products if added is None else products + added).softmax(-1)
-        return attention_HBTS.to(value_HBSK.dtype) @ value_HBSK, attention_HBTS
-    if added is None and mask.is_causal:
-        return scaled_dot_product_attention(query_HBTK, key_HBSK, value_HBSK, is_causal=True), None
-    added = mask.alone() if added is None else mask.onto(added).to(query_HBTK.dtype)
-    return scaled_dot_product_attention(query_HBTK, key_HBSK, value_HBSK, added), None
+    encoding, layer, mask = scoring.encoding, scoring.layer, scoring.mask
+    if encoding.has_terms:
+        query_HBTK, key_HBSK = encoding.transform(layer, query_HBTK, key_HBSK)
+        terms = encoding.terms(layer, scoring.shared[layer])
+        if not scoring.watched:
+            return _fused(terms, query_HBTK, key_HBSK, value_HBSK, mask), None
+        scores_HBTS = terms.scores(query_HBTK, key_HBSK)
+    else:
+        scores_HBTS = encoding.scores(layer, query_HBTK, key_HBSK, scoring.shared)
+    attention_HBTS = mask.onto(scores_HBTS).softmax(-1)
+    return attention_HBTS.to(value_HBSK.dtype) @ value_HBSK, attention_HBTS
 
 
-def _position_and_bias(scores: Scores) -> Tensor | None:
-    """What of the scores does not come from content, over sqrt(d_head); free to be written to."""
-    added = scores.position_HBTS
-    if added is not None and not scores.scaled:
-        added = added * scores.query_HBTK.shape[-1] ** -0.5
-    if scores.bias_HBTS is None:
-        return added
-    return scores.bias_HBTS.clone() if added is None else scores.bias_HBTS + added
+def _fused(
+    terms: ScoreTerms, query_HBTK: Tensor, key_HBSK: Tensor, value_HBSK: Tensor, mask: Mask
+) -> Tensor:
+    """The mixed values [H, B, T, K] in PyTorch's own kernel, which adds positions and mask."""
+    position = terms.position_scores(query_HBTK)
+    query_HBTK = terms.content_query(query_HBTK)
+    if position is None and mask.is_causal:
+        return scaled_dot_product_attention(query_HBTK, key_HBSK, value_HBSK, is_causal=True)
+    added = mask.alone() if position is None else mask.onto(position).to(query_HBTK.dtype)
+    return scaled_dot_product_attention(query_HBTK, key_HBSK, value_HBSK, added)

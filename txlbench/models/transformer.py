@@ -21,6 +21,7 @@ from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, carried, with_memory
 from txlbench.models.positions.encoding import Encoding
 from txlbench.models.softmax import AdaptiveSoftmax
+from txlbench.registry import load_class
 
 
 class FeedForward(nn.Module):
@@ -95,7 +96,7 @@ class Transformer(LanguageModel):
         super().__init__()
         self.config = config
         self.embedding = Embedding(config, vocabulary_size)
-        self.encoding: Encoding = ENCODINGS.load(config.encoding)(config)
+        self.encoding: Encoding = load_class(ENCODINGS[config.encoding].target)(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.dropout_input = dropout_for(config)
         self.dropout_output = dropout_for(config)

@@ -89,7 +89,8 @@ class RunResult:
         """Whether absolute positions beyond those trained are needed at attention `length`."""
         return (
             length is not None
-            and self.config.model.name == "absolute"
+            and not self.config.model.has_coherent_memory
+            and self.config.model.learned_positions is None
             and not self.config.train.recurrence
             and length > self.config.train.tgt_len
         )

@@ -13,8 +13,8 @@ from txlbench.models.kernels import tiles
 from txlbench.models.kernels.cpu import AttentionDropout, fused_attention
 from txlbench.models.kernels.tiles import stream_groups
 from txlbench.models.mask import Mask
-from txlbench.models.positions.encoding import Terms
-from txlbench.models.positions.tables import Table
+from txlbench.models.positions.encoding import ScoreTerms
+from txlbench.models.positions.tables import DistanceTable
 
 MODELS: dict[str, dict[str, Any]] = {
     "xl": {"encoding": "xl"},
@@ -25,6 +25,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "shaw, biases": {"encoding": "shaw", "shaw_bias": True},
     "absolute": {"encoding": "absolute"},
     "al-rfou": {"encoding": "al-rfou"},
+    "alibi": {"encoding": "alibi"},
+    "rotary": {"encoding": "rotary"},
 }
 SPANS = {
     "memory": AttentionSpan(mem_len=6),
@@ -81,9 +83,10 @@ def test_it_equals_the_plain_path(settings: dict[str, Any], span: AttentionSpan,
 
 @pytest.mark.parametrize("tile_bytes", [2**22, 160])
 @pytest.mark.parametrize("attention_length", [None, 3])
+@pytest.mark.parametrize("with_rows", [False, True])
 @pytest.mark.parametrize("dropped", [False, True])
 def test_its_gradient_is_that_of_its_values(
-    dropped: bool, attention_length: int | None, tile_bytes: int, monkeypatch: Any
+    dropped: bool, with_rows: bool, attention_length: int | None, tile_bytes: int, monkeypatch: Any
 ):
     monkeypatch.setattr(tiles, "TILE_BYTES", tile_bytes)
     batch, queries, keys, heads, size = 3, 3, 6, 2, 2
@@ -102,7 +105,8 @@ def test_its_gradient_is_that_of_its_values(
     dropout = AttentionDropout.draw((heads, batch, queries, keys), 0.3) if dropped else None
 
     def attend(query: Any, context: Any, u: Any, v: Any, rows: Any, bias: Any) -> torch.Tensor:
-        return fused_attention(query, context, Terms(u, v, Table(rows, bias)), mask, dropout)
+        table = DistanceTable(rows if with_rows else None, bias)
+        return fused_attention(query, context, ScoreTerms(u, v, table), mask, dropout)
 
     given = (
         *(leaf(batch, queries, heads, size), leaf(batch, keys, 2, heads, size)),

@@ -41,6 +41,8 @@ QUICK = [
     ("xl, norm first", "clamped"),
     ("shaw, biases", "same length, short"),
     ("absolute", "no memory"),
+    ("alibi", "memory"),
+    ("rotary", "half loss"),
 ]
 
 

@@ -68,8 +68,8 @@ def both(dtype: torch.dtype, keys: int, d_model: int = 12) -> tuple[torch.Tensor
     assert isinstance(encoding, XLEncoding)
     like = torch.zeros(1, dtype=dtype)
     query_HBTK = torch.randn(2, 1, 1, 5, generator=torch.Generator().manual_seed(1)).to(dtype)
-    tables = encoding.recall({}, keys, None, like, queries=2)
-    sums = next(encoding.recall_sums(keys, like))
+    tables = encoding.cached_tables({}, keys, None, like, queries=2)
+    sums = next(encoding.angle_sums(keys, like))
     return tables[0].position(query_HBTK), sums.position(query_HBTK)
 
 
@@ -93,7 +93,7 @@ def test_in_float32_they_are_as_near_to_float64_as_the_tables():
 def test_fewer_keys_are_the_shortest_distances(keys: int):
     encoding = transformer("xl").encoding
     like, query = torch.zeros(1, dtype=torch.float64), torch.ones(2, 1, 1, 5).double()
-    sums = next(encoding.recall_sums(5000, like))
+    sums = next(encoding.angle_sums(5000, like))
     expected = sums.position(query)[..., -keys:]
     assert torch.allclose(sums.newest(keys).position(query), expected, rtol=0, atol=1e-12)
 
@@ -116,11 +116,13 @@ def test_tokens_one_by_one_beside_a_long_memory_have_the_losses_of_the_plain_pas
 def test_clamped_distances_and_bfloat16_keep_to_the_tables():
     encoding, like = transformer("xl").encoding.float(), torch.zeros(1)
     assert not any(
-        isinstance(table, AngleSums) for table in encoding.recall({}, FAR, 9, like, queries=1)
+        isinstance(table, AngleSums)
+        for table in encoding.cached_tables({}, FAR, 9, like, queries=1)
     )
     with torch.autocast("cpu", torch.bfloat16):
-        found = encoding.recall({}, FAR, None, like, queries=1)
+        found = encoding.cached_tables({}, FAR, None, like, queries=1)
     assert not any(isinstance(table, AngleSums) for table in found)
     assert all(
-        isinstance(table, AngleSums) for table in encoding.recall({}, FAR, None, like, queries=1)
+        isinstance(table, AngleSums)
+        for table in encoding.cached_tables({}, FAR, None, like, queries=1)
     )

@@ -1,16 +1,16 @@
 """Relative attention tile by tile, with its gradient: no [H, B, T, S] tensor but the probabilities.
 
 With s = 1/sqrt(d_head), queries q, keys k, values w, biases u and v, a row r and a bias c a
-distance (`positions.encoding.Terms`)::
+distance (`positions.encoding.ScoreTerms`)::
 
-    scores  A_ij = s (q_i + u) . k_j + s ((q_i + v) . r_{i-j} + c_{i-j})
+    scores  A_ij = s (q_i + u) . k_j + s (q_i + v) . r_{i-j} + c_{i-j}
     P = softmax of A over the keys j that i may see;  output O_i = sum_j P_ij m_ij w_j
 
 where m is attention dropout's mask. Given dO, the gradient of a sum over O::
 
     dw = (P m)^T dO         dP = m (dO w^T)         dA_ij = P_ij (dP_ij - sum_k P_ik dP_ik)
     dk = s dA^T (q + u)     dq = s (dA k + D r)     du = sum of s dA k    dv = sum of s D r
-    dr = s D^T (q + v)      dc = s sum of D
+    dr = s D^T (q + v)      dc = sum of D
 
 D is dA by distance instead of by key: the same numbers, read with the rows of the relative shift
 (`alignment.relative_shift`), since what the shift leaves out and what it should not have read
@@ -35,7 +35,7 @@ from txlbench.models.kernels.tiles import (
     PADDING,
     Gradients,
     Shared,
-    Streams,
+    StreamGroup,
     Tile,
     heads_first,
     stream_groups,
@@ -44,8 +44,8 @@ from txlbench.models.kernels.tiles import (
     transposed,
 )
 from txlbench.models.mask import Mask
-from txlbench.models.positions.encoding import Terms
-from txlbench.models.positions.tables import Table
+from txlbench.models.positions.encoding import ScoreTerms
+from txlbench.models.positions.tables import DistanceTable
 
 
 class ContextProjection(torch.autograd.Function):
@@ -112,7 +112,7 @@ class FusedAttention(torch.autograd.Function):
         mixed_BTHK, needed = torch.empty_like(query_BTHK), any(ctx.needs_input_grad)
         for group in stream_groups(batch, each):
             keys, values = (heads_first(context_BS2HK[group, :, part], PADDING) for part in (0, 1))
-            streams = Streams(group, query_BTHK, keys, values, shared)
+            streams = StreamGroup(group, query_BTHK, keys, values, shared)
             if needed:
                 kept += [keys, values]
             for tile in tiles(queries, mask.keys, each, mask.attention_length):
@@ -136,9 +136,9 @@ class FusedAttention(torch.autograd.Function):
         each = heads * queries * mask.keys * query_BTHK.element_size()
         of_query_BTHK = torch.empty_like(query_BTHK)
         of_context_BS2HK = query_BTHK.new_empty(batch, mask.keys, 2, heads, size)
-        total = shared.gradients()
+        total = shared.gradients(ctx.needs_input_grad[4:])
         for group in stream_groups(batch, each):
-            streams = Streams(group, query_BTHK, next(kept), next(kept), shared)
+            streams = StreamGroup(group, query_BTHK, next(kept), next(kept), shared)
             gradients = Gradients(streams, total)
             for tile in tiles(queries, mask.keys, each, mask.attention_length):
                 grad = heads_first(grad_BTHK[group, tile.queries])
@@ -174,7 +174,7 @@ def _through_softmax(
 def fused_attention(
     query_BTHK: Tensor,
     context_BS2HK: Tensor,
-    terms: Terms,
+    terms: ScoreTerms,
     mask: Mask,
     dropout: AttentionDropout | None,
 ) -> Tensor:
@@ -184,10 +184,10 @@ def fused_attention(
     def scaled(bias: Tensor | None) -> Tensor | None:
         return None if bias is None else (bias * scale).to(dtype)
 
-    table = terms.table
-    assert table is None or isinstance(table, Table), "sums have no gradient"
-    rows_HSK = None if table is None else pad(table.rows_HKS.mT.to(dtype), (0, 0, 0, PADDING))
-    bias_HS = None if table is None else scaled(table.bias_HS)
+    table = terms.table or DistanceTable()
+    assert isinstance(table, DistanceTable), "sums have no gradient"
+    assert not table.scaled or table.rows_HKS is None, "queries are scaled here"
+    rows_HKS, bias_HS = table.rows_HKS, table.bias_HS
     mixed: Tensor = FusedAttention.apply(  # type: ignore[no-untyped-call]
         query_BTHK * scale,
         context_BS2HK,
@@ -195,7 +195,7 @@ def fused_attention(
         dropout,
         scaled(terms.content_bias_HK),
         scaled(terms.position_bias_HK),
-        rows_HSK,
-        None if bias_HS is None else pad(bias_HS, (0, PADDING)),
+        None if rows_HKS is None else pad(rows_HKS.mT.to(dtype), (0, 0, 0, PADDING)),
+        None if bias_HS is None else pad(bias_HS.to(dtype), (0, PADDING)),
     )
     return mixed

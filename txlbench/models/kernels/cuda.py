@@ -14,15 +14,15 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from txlbench.models.mask import Mask, distance
-from txlbench.models.positions.encoding import Terms
-from txlbench.models.positions.tables import Table
+from txlbench.models.positions.encoding import ScoreTerms
+from txlbench.models.positions.tables import DistanceTable
 
 SMALLEST_HEAD = 16
 """Numbers a head that the kernel needs at least."""
 
 
 def flexible_attention(
-    query_BTHK: Tensor, context_BS2HK: Tensor, terms: Terms, mask: Mask
+    query_BTHK: Tensor, context_BS2HK: Tensor, terms: ScoreTerms, mask: Mask
 ) -> Tensor:
     """Mixed values [B, T, H, K]; equal to the plain path's without attention dropout."""
     query_HBTK = query_BTHK.permute(2, 0, 1, 3)
@@ -38,13 +38,14 @@ def flexible_attention(
     return mixed_BTHK
 
 
-def _by_distance(query_HBTK: Tensor, terms: Terms) -> Tensor | None:
-    """Scores of positions over sqrt(d_head), as a row's distances lie: [B, H, T, S + 1]."""
+def _by_distance(query_HBTK: Tensor, terms: ScoreTerms) -> Tensor | None:
+    """Scores of positions by distance: [B, H, T, S + 1], or [H, S + 1] for a bias alone."""
     if terms.table is None:
         return None
-    assert isinstance(terms.table, Table), "sums have no gradient"
-    scores_HBTS = terms.table.by_distance(terms.position_query(query_HBTK))
-    return (scores_HBTS * query_HBTK.shape[-1] ** -0.5).transpose(0, 1)
+    assert isinstance(terms.table, DistanceTable), "sums have no gradient"
+    if terms.table.rows_HKS is None:
+        return terms.table.bias_HS
+    return terms.table.by_distance(terms.position_query(query_HBTK)).transpose(0, 1)
 
 
 def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
@@ -55,7 +56,10 @@ def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
         if by_distance is not None:
             # In the future, which the mask hides, there is nothing to read.
             column = (keys - distance(i, j, queries, keys)).clamp(max=keys)
-            content = content + by_distance[b, h, i, column]
+            one_row = by_distance.dim() == 2
+            content = content + (
+                by_distance[h, column] if one_row else by_distance[b, h, i, column]
+            )
         if known_B is not None:
             known = j >= keys - queries - known_B[b]
             content = torch.where(known, content, -float("inf"))

@@ -3,7 +3,7 @@
 What fused attention multiplies for some streams, tile by tile, and the gradients it sums up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -89,13 +89,14 @@ def tiles(
 
 @dataclass(frozen=True)
 class Shared:
-    """What all streams have in common, times 1/sqrt(d_head) but for the rows.
+    """What all streams have in common.
 
     Attributes:
-        u_HK, v_HK: added to queries for content and for position; None for nothing.
+        u_HK, v_HK: added to queries for content and for position, over sqrt(d_head) as these are;
+            None for nothing.
         rows_HSK: after an unused first row those of the distances S-1, ..., 0, then some zeros,
             see `tiles.row_length`; None for none.
-        bias_HS: likewise; None for none.
+        bias_HS: likewise, added to scores; None for none.
     """
 
     u_HK: Tensor | None
@@ -103,12 +104,13 @@ class Shared:
     rows_HSK: Tensor | None
     bias_HS: Tensor | None
 
-    def gradients(self) -> "Shared":
-        """Zeros of the same shapes, in float32 at least, to sum in."""
-        return Shared(*(_zeros(part) for part in vars(self).values()))
+    def gradients(self, needed: Sequence[bool]) -> "Shared":
+        """Zeros of the same shapes, in float32 at least, to sum in; None where none is needed."""
+        parts = zip(vars(self).values(), needed, strict=True)
+        return Shared(*(_zeros(part) if wanted else None for part, wanted in parts))
 
 
-class Streams:
+class StreamGroup:
     """Queries, keys and values of some streams, heads first: [H * b, T or S, K].
 
     Attributes:
@@ -132,10 +134,11 @@ class Streams:
         """
         wide = tile.wide_keys(self.keys.dtype)
         content, keys = self.content[:, tile.queries], self.keys[:, wide]
-        by_key = self._positions(tile, keys.shape[1])
-        if by_key is None:
+        if self.shared.rows_HSK is None:
             scores = torch.bmm(content, transposed(keys))
+            self._add_bias(scores, tile)
         else:
+            by_key = self._positions(tile, keys.shape[1], self.shared.rows_HSK)
             scores = by_key.contiguous().baddbmm_(content, transposed(keys))
         for columns, hidden in _hidden(
             tile.shape, keys.shape[1], mask.attention_length, keys.dtype
@@ -145,17 +148,25 @@ class Streams:
             self._hide_forgotten(scores, tile, mask, mask.known_B)
         return scores
 
-    def _positions(self, tile: Tile, width: int) -> Tensor | None:
+    def _positions(self, tile: Tile, width: int, rows_HSK: Tensor) -> Tensor:
         """Scores of distances, by key, as a view."""
-        rows_HSK, bias_HS = self.shared.rows_HSK, self.shared.bias_HS
-        if rows_HSK is None:
-            return None
+        bias_HS = self.shared.bias_HS
         distances = tile.distances(rows_HSK.shape[1], rows_HSK.dtype)
         by_distance = torch.bmm(self.positions(tile), transposed(rows_HSK[:, distances]))
         if bias_HS is not None:
             by_distance += bias_HS[:, None, distances]
         queries, length = tile.shape[0], by_distance.shape[2]
         return relative_shift(by_distance.view(-1, queries, length), width)
+
+    def _add_bias(self, scores: Tensor, tile: Tile) -> None:
+        """The bias of distances where there are no rows: one for all streams."""
+        bias_HS = self.shared.bias_HS
+        if bias_HS is None:
+            return
+        distances = tile.distances(bias_HS.shape[1], bias_HS.dtype)
+        by_distance_HTL = bias_HS[:, None, distances].expand(-1, tile.shape[0], -1)
+        by_key_HTW = relative_shift(by_distance_HTL, scores.shape[2])
+        scores.unflatten(0, (-1, self.count)).add_(by_key_HTW[:, None])
 
     def positions(self, tile: Tile) -> Tensor:
         """[H, b * t, K]: what meets distances, all streams with the same table."""
@@ -172,7 +183,7 @@ class Streams:
 class Gradients:
     """Of one group of streams, summed over tiles; what is shared goes to `total`."""
 
-    def __init__(self, streams: Streams, total: Shared) -> None:
+    def __init__(self, streams: StreamGroup, total: Shared) -> None:
         self.streams, self.total = streams, total
         self.keys = torch.zeros_like(streams.keys)
         self.values = torch.zeros_like(streams.values)
@@ -186,9 +197,10 @@ class Gradients:
         self.keys[:, wide] += torch.bmm(grad.mT, streams.content[:, tile.queries])
         of_query = torch.bmm(grad, streams.keys[:, wide])
         _add_sum(self.total.u_HK, of_query)
-        rows_HSK = streams.shared.rows_HSK
-        if rows_HSK is not None:
-            of_query += self._add_distances(grad, tile, rows_HSK)
+        if streams.shared.rows_HSK is not None:
+            of_query += self._add_distances(grad, tile, streams.shared.rows_HSK)
+        elif self.total.bias_HS is not None:
+            self._add_bias(grad, tile, self.total.bias_HS)
         return of_query
 
     def _add_distances(self, grad: Tensor, tile: Tile, rows_HSK: Tensor) -> Tensor:
@@ -197,13 +209,21 @@ class Gradients:
         distances = tile.distances(rows, grad.dtype)
         shifted = by_distance(grad, distances.stop - distances.start)
         grad_HNS = shifted.view(heads, -1, shifted.shape[2])
-        assert self.total.rows_HSK is not None
-        self.total.rows_HSK[:, distances] += torch.bmm(grad_HNS.mT, self.streams.positions(tile))
+        if self.total.rows_HSK is not None:
+            products = torch.bmm(grad_HNS.mT, self.streams.positions(tile))
+            self.total.rows_HSK[:, distances] += products
         if self.total.bias_HS is not None:
             self.total.bias_HS[:, distances] += grad_HNS.sum(1, dtype=self.total.bias_HS.dtype)
         of_position = torch.bmm(grad_HNS, rows_HSK[:, distances]).view(*grad.shape[:2], size)
         _add_sum(self.total.v_HK, of_position)
         return of_position
+
+    def _add_bias(self, grad: Tensor, tile: Tile, total_HS: Tensor) -> None:
+        """The gradient of a bias of distances without rows: summed over streams, then shifted."""
+        distances = tile.distances(total_HS.shape[1], grad.dtype)
+        summed_HTW = grad.unflatten(0, (len(total_HS), -1)).sum(1, dtype=total_HS.dtype)
+        shifted = by_distance(summed_HTW, distances.stop - distances.start)
+        total_HS[:, distances] += shifted.sum(1)
 
 
 def heads_first(states_BTHK: Tensor, padding: int = 0) -> Tensor:

@@ -1,36 +1,54 @@
-"""What a position encoding may do: add to the input, add to a layer's input, score keys.
+"""The face of a position encoding: what it adds, how it turns queries and keys, how they score.
 
-How an encoding scores, as products that attention can compute piece by piece.
+Scores are sums of products that every kernel computes piece by piece (`ScoreTerms`). An encoding
+whose scores are no such sum gives them whole (`Encoding.scores`), and attention is not fused then.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.positions.tables import Distances, ScaledTables
+from txlbench.models.interface import computing_dtype
+from txlbench.models.positions.tables import DistanceScores, DistanceTable, recall_tables
 
 
-class Terms(NamedTuple):
-    """(query + content_bias) . key + (query + position_bias) . rows + bias, over sqrt(d_head).
+class ScoreTerms(NamedTuple):
+    """(query + content_bias) . key / sqrt(d_head) + the table's scores of query + position_bias.
 
     Attributes:
         content_bias_HK, position_bias_HK: added to every query; None for nothing.
-        table: rows and bias of each distance; None where scores know no distance.
+        table: scores queries by distance; None where scores know no distance.
     """
 
     content_bias_HK: Tensor | None = None
     position_bias_HK: Tensor | None = None
-    table: Distances | None = None
+    table: DistanceScores | None = None
 
     def content_query(self, query_HBTK: Tensor) -> Tensor:
+        """The queries as they meet keys."""
         return _plus(query_HBTK, self.content_bias_HK)
 
     def position_query(self, query_HBTK: Tensor) -> Tensor:
+        """The queries as they meet distances."""
         return _plus(query_HBTK, self.position_bias_HK)
 
-    def position_HBTS(self, query_HBTK: Tensor) -> Tensor | None:
+    def position_scores(self, query_HBTK: Tensor) -> Tensor | None:
+        """The table's scores [H, B or 1, T, S]; None without a table."""
         return None if self.table is None else self.table.position(self.position_query(query_HBTK))
+
+    def scores(self, query_HBTK: Tensor, key_HBSK: Tensor) -> Tensor:
+        """The whole sum, in one buffer where each stream has its own: [H, B, T, S]."""
+        query = (self.content_query(query_HBTK) * query_HBTK.shape[-1] ** -0.5).flatten(0, 1)
+        key, shape = key_HBSK.flatten(0, 1).transpose(1, 2), (*query_HBTK.shape[:3], -1)
+        position = self.position_scores(query_HBTK)
+        if position is None:
+            return torch.bmm(query, key).view(shape)
+        if position.shape[1] != shape[1]:
+            return torch.bmm(query, key).view(shape) + position
+        return torch.baddbmm(position.flatten(0, 1), query, key).view(shape)
 
 
 def _plus(query_HBTK: Tensor, bias_HK: Tensor | None) -> Tensor:
@@ -39,28 +57,18 @@ def _plus(query_HBTK: Tensor, bias_HK: Tensor | None) -> Tensor:
     return query_HBTK + bias_HK[:, None, None].to(query_HBTK.dtype)
 
 
-class Scores(NamedTuple):
-    """How queries score keys: (query . key + position) / sqrt(d_head) + bias.
+class Encoding(nn.Module):
+    """Positions enter through hooks that default to nothing.
 
-    Left in parts so that attention can compute them in one buffer, or inside a fused kernel.
+    A subclass is built from the model's configuration alone, owns its parameters for all layers,
+    and overrides the hooks it needs. Its entry in `config.catalogue` says what is known before.
 
     Attributes:
-        position_HBTS: computed for these queries alone: attention may write into it.
-        scaled: whether `position_HBTS` is over sqrt(d_head) already.
+        has_terms: `biases` and `distance_table` say all there is of the scores, so that attention
+            may be fused; an encoding that overrides `scores` sets it to False.
     """
 
-    query_HBTK: Tensor
-    position_HBTS: Tensor | None = None
-    bias_HBTS: Tensor | None = None
-    scaled: bool = False
-
-
-class Encoding(nn.Module):
-    """Positions enter through three hooks that default to nothing.
-
-    A subclass is built from the model's configuration alone, owns its parameters for all
-    layers, and overrides the hooks it needs.
-    """
+    has_terms: ClassVar[bool] = True
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -74,8 +82,15 @@ class Encoding(nn.Module):
         """The input of `layer` with what the encoding adds to it; memory keeps the sum."""
         return hidden_BTD
 
+    def transform(self, layer: int, query_HBTK: Tensor, key_HBSK: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys as they meet; the last T queries line up with the last T keys.
+
+        Keys are remembered as they were before. A rotation (RoPE) needs no more than this hook.
+        """
+        return query_HBTK, key_HBSK
+
     def prepare(self, keys: int, clamp_len: int | None, like: Tensor) -> Any:
-        """What all layers share in one forward pass, handed to `score` as `shared`.
+        """What all layers share in one pass: `shared` of `distance_table` and `scores`.
 
         Args:
             keys: S, the number of keys.
@@ -84,31 +99,43 @@ class Encoding(nn.Module):
         """
         return None
 
-    def recall(
-        self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor, queries: int
-    ) -> Any:
-        """`prepare` in evaluation, where weights stay as they are from pass to pass.
+    def biases(self, layer: int) -> tuple[Tensor | None, Tensor | None]:
+        """What the queries of `layer` get before they meet keys, and distances: [H, K] each."""
+        return None, None
+
+    def distance_table(self, layer: int, shared: Any) -> DistanceTable | None:
+        """How `layer` scores distances; None where scores know no distance."""
+        return None
+
+    def scores(self, layer: int, query_HBTK: Tensor, key_HBSK: Tensor, shared: Any) -> Tensor:
+        """How the queries of `layer` score its keys, over sqrt(d_head): [H, B, T, S]."""
+        query_HBTK, key_HBSK = self.transform(layer, query_HBTK, key_HBSK)
+        return self.terms(layer, self.distance_table(layer, shared)).scores(query_HBTK, key_HBSK)
+
+    def terms(self, layer: int, table: DistanceScores | None) -> ScoreTerms:
+        """The scores of `layer` in terms, by its own table or a kept one."""
+        return ScoreTerms(*self.biases(layer), table)
+
+    def cached_tables(
+        self,
+        kept: dict[Hashable, Any],
+        keys: int,
+        clamp_len: int | None,
+        like: Tensor,
+        queries: int,
+    ) -> Sequence[DistanceScores | None]:
+        """The tables of all layers in evaluation, where weights stay as they are.
 
         Args:
             kept: empty at first; what is put there is there again in the next pass.
             queries: how many there are, of all streams together.
         """
-        return self.prepare(keys, clamp_len, like)
+        dtype = computing_dtype(like)
 
-    def terms(self, layer: int, shared: Any) -> Terms:
-        """How the queries of `layer` score its keys; by content alone unless overridden."""
-        return Terms()
+        def tables(reach: int) -> Iterable[DistanceTable | None]:
+            shared = self.prepare(reach, clamp_len, like)
+            for layer in range(self.config.n_layer):
+                table = self.distance_table(layer, shared)
+                yield None if table is None else table.prescaled(dtype)
 
-    def score(self, layer: int, query_HBTK: Tensor, shared: Any) -> Scores:
-        """What `terms` says; overridden by encodings whose scores are no such products."""
-        terms = self.terms(layer, shared)
-        return Scores(
-            terms.content_query(query_HBTK),
-            terms.position_HBTS(query_HBTK),
-            scaled=isinstance(shared, ScaledTables),
-        )
-
-    @property
-    def has_terms(self) -> bool:
-        """Whether `terms` says all there is, so that attention may be fused."""
-        return type(self).score is Encoding.score
+        return recall_tables(kept, dtype, keys, tables)

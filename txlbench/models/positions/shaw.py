@@ -1,16 +1,12 @@
 """Shaw et al.'s relative encoding, as the Transformer-XL paper compares with it."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.interface import computing_dtype
 from txlbench.models.mask import distances_S, pad_distances
-from txlbench.models.positions.encoding import Encoding, Terms
-from txlbench.models.positions.tables import ScaledTables, Table, recall_tables
+from txlbench.models.positions.encoding import Encoding
+from txlbench.models.positions.tables import DistanceTable
 
 
 class ShawEncoding(Encoding):
@@ -36,32 +32,14 @@ class ShawEncoding(Encoding):
         assert self.config.max_distance is not None
         return distances_S(keys, clamp_len, like.device).clamp(max=self.config.max_distance)
 
-    def recall(
-        self,
-        kept: dict[Any, Any],
-        keys: int,
-        clamp_len: int | None,
-        like: Tensor,
-        queries: int,  # noqa: ARG002
-    ) -> ScaledTables:
-        """The tables of every layer, looked up once for many passes."""
-        dtype = computing_dtype(like)
+    def biases(self, layer: int) -> tuple[Tensor | None, None]:
+        """The content bias of `shaw_bias`."""
+        return (self.content_bias[layer] if self.config.shaw_bias else None), None
 
-        def tables(reach: int) -> Iterator[Table]:
-            entries = self.prepare(reach, clamp_len, like)
-            layers = range(self.config.n_layer)
-            return (self._table(layer, entries).scaled(dtype) for layer in layers)
-
-        return recall_tables(kept, dtype, keys, tables)
-
-    def terms(self, layer: int, shared: Tensor | ScaledTables) -> Terms:
-        table = shared[layer] if isinstance(shared, ScaledTables) else self._table(layer, shared)
-        content_bias_HK = self.content_bias[layer] if self.config.shaw_bias else None
-        return Terms(content_bias_HK, None, table)
-
-    def _table(self, layer: int, entries: Tensor) -> Table:
-        """The rows, and the biases, of the entries that `prepare` gives."""
-        rows_HKS = pad_distances(self.table[layer, entries]).permute(1, 2, 0)
+    def distance_table(self, layer: int, shared: Tensor) -> DistanceTable:
+        """The rows, and with `shaw_bias` the biases, of the entries that `prepare` gives."""
+        rows_HKS = pad_distances(self.table[layer, shared]).permute(1, 2, 0)
         if not self.config.shaw_bias:
-            return Table(rows_HKS)
-        return Table(rows_HKS, pad_distances(self.distance_bias[layer, entries]).T)
+            return DistanceTable(rows_HKS)
+        bias_HS = pad_distances(self.distance_bias[layer, shared]).T
+        return DistanceTable(rows_HKS, bias_HS * self.config.head_size**-0.5)

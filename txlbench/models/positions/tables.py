@@ -69,57 +69,68 @@ def _kept(
     return sinusoid(positions, d_model, dtype)
 
 
-class Distances(Protocol):
+class DistanceScores(Protocol):
     """How one layer scores its queries by their distance to each key."""
 
     def position(self, query_HBTK: Tensor) -> Tensor:
-        """Scores [H, B, T, S]."""
+        """Scores over sqrt(d_head), [H, B, T, S], or [H, 1, T, S] if they are all streams'."""
 
-    def newest(self, keys: int) -> "Distances":
+    def newest(self, keys: int) -> "DistanceScores":
         """The same for the `keys` shortest distances."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """How one layer scores distances: query . rows + bias.
+class DistanceTable:
+    """How one layer scores distances: query . rows / sqrt(d_head) + bias.
 
     Attributes:
-        rows_HKS: after an unused first column the distances S-1, ..., 0.
-        bias_HS: the same for every query; None for none.
+        rows_HKS: after an unused first column the distances S-1, ..., 0; None for a bias alone.
+        bias_HS: likewise, the same for every query; None for none.
+        scaled: the rows are over sqrt(d_head) already.
     """
 
-    rows_HKS: Tensor
+    rows_HKS: Tensor | None = None
     bias_HS: Tensor | None = None
+    scaled: bool = False
 
     def position(self, query_HBTK: Tensor) -> Tensor:
-        """Scores [H, B, T, S] of queries by their distance to each key."""
+        """Scores by key; see `DistanceScores.position`."""
         return relative_shift(self.by_distance(query_HBTK))
 
     def by_distance(self, query_HBTK: Tensor) -> Tensor:
-        """The same as they lie in the rows: [H, B, T, S + 1]."""
-        _, batch, queries, _ = query_HBTK.shape
-        scores = torch.bmm(query_HBTK.flatten(1, 2), self.rows_HKS.to(query_HBTK.dtype))
-        if self.bias_HS is not None:
-            scores = scores + self.bias_HS[:, None, :].to(scores.dtype)
-        return scores.unflatten(1, (batch, queries))
+        """The same, computed anew, as they lie in the rows: [H, B or 1, T, S + 1]."""
+        batch, queries, size = query_HBTK.shape[1:]
+        bias = None if self.bias_HS is None else self.bias_HS[:, None].to(query_HBTK.dtype)
+        if self.rows_HKS is None:
+            assert bias is not None, "a table has rows, or a bias, or both"
+            return bias[:, None].expand(-1, -1, queries, -1).clone()
+        query = query_HBTK if self.scaled else query_HBTK * size**-0.5
+        scores = torch.bmm(query.flatten(1, 2), self.rows_HKS.to(query.dtype))
+        return (scores if bias is None else scores + bias).unflatten(1, (batch, queries))
 
-    def scaled(self, dtype: torch.dtype) -> "Table":
-        """The table of scores over sqrt(d_head), laid out to be multiplied with often."""
-        scale = self.rows_HKS.shape[1] ** -0.5
-        bias_HS = None if self.bias_HS is None else (self.bias_HS * scale).to(dtype)
-        return Table((self.rows_HKS * scale).to(dtype).contiguous(), bias_HS)
+    def prescaled(self, dtype: torch.dtype) -> "DistanceTable":
+        """The table with rows over sqrt(d_head), laid out to be multiplied with often."""
+        rows, bias = self.rows_HKS, self.bias_HS
+        if rows is not None and not self.scaled:
+            rows = rows * rows.shape[1] ** -0.5
+        return DistanceTable(
+            None if rows is None else rows.to(dtype).contiguous(),
+            None if bias is None else bias.to(dtype),
+            scaled=True,
+        )
 
-    def newest(self, keys: int) -> "Table":
+    def newest(self, keys: int) -> "DistanceTable":
         """The table of the `keys` shortest distances, as a view.
 
         Its unused column is that of a longer distance.
         """
-        bias_HS = None if self.bias_HS is None else self.bias_HS[:, -keys - 1 :]
-        return Table(self.rows_HKS[..., -keys - 1 :], bias_HS)
+        parts = (self.rows_HKS, self.bias_HS)
+        rows, bias = (None if part is None else part[..., -keys - 1 :] for part in parts)
+        return DistanceTable(rows, bias, self.scaled)
 
 
-class ScaledTables(tuple[Distances, ...]):
-    """The tables of all layers, their scores over sqrt(d_head)."""
+Tables = tuple[DistanceScores | None, ...]
+"""One a layer; None where scores know no distance."""
 
 
 @dataclass(frozen=True)
@@ -127,31 +138,33 @@ class _Recalled:
     """Tables as far as they reach, and those of the number of keys that was last asked for."""
 
     reach: int
-    tables: tuple[Distances, ...]
+    tables: Tables
     keys: int
-    newest: ScaledTables
+    newest: Tables
 
 
 def recall_tables(
-    kept: dict[Any, Any], name: Hashable, keys: int, make: Callable[[int], Iterable[Distances]]
-) -> ScaledTables:
+    kept: dict[Hashable, Any],
+    name: Hashable,
+    keys: int,
+    make: Callable[[int], Iterable[DistanceScores | None]],
+) -> Tables:
     """The tables of that many keys, out of kept ones where those reach as far.
 
     Args:
         name: tells these from other tables that are kept.
         make: gives each layer's table of a number of keys, scaled.
     """
-    recalled = kept.get(name)
+    recalled: _Recalled | None = kept.get(name)
     if recalled is not None and recalled.keys == keys:
-        newest: ScaledTables = recalled.newest
-        return newest
+        return recalled.newest
     if recalled is None or recalled.reach < keys:
         # Twice as far, since memory that grows asks for a little more each time.
         reach = keys if recalled is None else 2 * keys
         tables = tuple(make(reach))
     else:
         reach, tables = recalled.reach, recalled.tables
-    newest = ScaledTables(table.newest(keys) for table in tables)
+    newest = tuple(None if table is None else table.newest(keys) for table in tables)
     kept[name] = _Recalled(reach, tables, keys, newest)
     return newest
 
@@ -203,7 +216,7 @@ class AngleSums:
         return replace(self, angles=angles, keys=keys)
 
     def position(self, query_HBTK: Tensor) -> Tensor:
-        """Scores [H, 1, 1, S], as `Table.position` gives them."""
+        """Scores [H, 1, 1, S], as `DistanceTable.position` gives them."""
         heads, size, width = self.weight_HKC.shape
         query_H1K = query_HBTK.view(heads, 1, size)
         factors = torch.bmm(query_H1K, self.weight_HKC).view(heads, 1, width // 2, 2)

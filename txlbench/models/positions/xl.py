@@ -1,6 +1,6 @@
 """Transformer-XL's relative encoding (Dai et al. 2019, section 3.3)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,12 +10,12 @@ from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout
 from txlbench.models.interface import computing_dtype
 from txlbench.models.mask import pad_distances
-from txlbench.models.positions.encoding import Encoding, Terms
+from txlbench.models.positions.encoding import Encoding
 from txlbench.models.positions.tables import (
     Angles,
     AngleSums,
-    ScaledTables,
-    Table,
+    DistanceScores,
+    DistanceTable,
     cached_sinusoid,
     columns_in_pairs,
     recall_tables,
@@ -60,22 +60,27 @@ class XLEncoding(Encoding):
         padded: Tensor = self.dropout(pad_distances(rows_SD))
         return padded
 
-    def recall(
+    def biases(self, layer: int) -> tuple[Tensor, Tensor]:
+        """u and v."""
+        owner = layer if self.config.untie_r else 0
+        return self.u[owner], self.v[owner]
+
+    def distance_table(self, layer: int, shared: Tensor) -> DistanceTable:
+        """W_kR R from the rows that `prepare` gives."""
+        r_SHK = self.r_net[layer](shared).unflatten(-1, (self.config.n_head, -1))
+        return DistanceTable(r_SHK.permute(1, 2, 0))
+
+    def cached_tables(
         self, kept: dict[Any, Any], keys: int, clamp_len: int | None, like: Tensor, queries: int
-    ) -> ScaledTables:
-        """W_kR R of every layer, projected once for many passes; for a single query sums."""
-        dtype = computing_dtype(like)
+    ) -> Sequence[DistanceScores | None]:
+        """W_kR R of every layer; beside many keys sums of angles for a single query."""
         far = keys >= FAR and like.device.type == "cpu"
-        if queries == 1 and far and clamp_len is None and dtype in EXACT:
-            return recall_tables(kept, AngleSums, keys, lambda reach: self.recall_sums(reach, like))
+        exact = computing_dtype(like) in EXACT
+        if queries == 1 and far and clamp_len is None and exact:
+            return recall_tables(kept, AngleSums, keys, lambda reach: self.angle_sums(reach, like))
+        return super().cached_tables(kept, keys, clamp_len, like, queries)
 
-        def tables(reach: int) -> Iterator[Table]:
-            rows = self.prepare(reach, clamp_len, like)
-            return (self._table(layer, rows).scaled(dtype) for layer in range(self.config.n_layer))
-
-        return recall_tables(kept, dtype, keys, tables)
-
-    def recall_sums(self, reach: int, like: Tensor) -> Iterator[AngleSums]:
+    def angle_sums(self, reach: int, like: Tensor) -> Iterator[AngleSums]:
         """W_kR of every layer with the angles that all share, for scores over sqrt(d_head)."""
         heads, size = self.config.n_head, self.config.head_size
         angles = Angles.reaching(reach, self.config.d_model, like)
@@ -83,13 +88,3 @@ class XLEncoding(Encoding):
         for net in nets:
             weight_HKD = net.weight.unflatten(0, (heads, size)) * size**-0.5
             yield AngleSums(columns_in_pairs(weight_HKD), angles, reach)
-
-    def terms(self, layer: int, shared: Tensor | ScaledTables) -> Terms:
-        owner = layer if self.config.untie_r else 0
-        table = shared[layer] if isinstance(shared, ScaledTables) else self._table(layer, shared)
-        return Terms(self.u[owner], self.v[owner], table)
-
-    def _table(self, layer: int, rows: Tensor) -> Table:
-        """W_kR R from the rows that `prepare` gives."""
-        r_SHK = self.r_net[layer](rows).unflatten(-1, (self.config.n_head, -1))
-        return Table(r_SHK.permute(1, 2, 0))
