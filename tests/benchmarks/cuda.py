@@ -64,7 +64,7 @@ def check_equality(name, settings, precision, device):
         state = model.initial_state(4, AttentionSpan(mem_len=100))
         with autocast(precision, device):
             _, state = model(tokens[:, :100], state)
-            state = state.forget(torch.arange(4) == 2)
+            state = state.reset(torch.arange(4) == 2)
             hidden, _ = model(tokens[:, 100:200], state, observer)
             loss = model.losses(hidden, tokens[:, 101:]).mean()
         used = [weight for weight in model.parameters() if weight.numel()]

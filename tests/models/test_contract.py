@@ -91,6 +91,16 @@ def test_the_new_state_carries_no_gradient(subject: Subject):
 
 
 @every_model
+@every_span
+def test_the_new_state_holds_no_more_than_it_remembers(subject: Subject, span: AttentionSpan):
+    """A part of a segment's states would keep the rest in memory and in checkpoints."""
+    model = subject.build().train()
+    _, state = stream_losses(model, text(19, batch=2), [6, 6, 6], span)
+    for tensor in state.tensors().values():
+        assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+
+
+@every_model
 def test_a_state_survives_being_taken_apart_and_put_together(subject: Subject):
     model, tokens, span = subject.build(), text(13, batch=2), AttentionSpan(mem_len=4)
     _, state = stream_losses(model, tokens, [6], span)
@@ -127,7 +137,7 @@ def test_a_stream_that_forgot_goes_on_as_one_that_starts_there(
     state, parts = model.initial_state(3, span), []
     for row, start in ((None, 0), (1, 5), (2, 10)):
         if row is not None:
-            state = state.forget(torch.arange(3) == row)
+            state = state.reset(torch.arange(3) == row)
         losses, state = stream_losses(model, tokens[:, start:], [5], span, state)
         parts.append(losses)
     rest, _ = stream_losses(model, tokens[:, 15:], [5, 1, 8], span, state)
@@ -143,8 +153,8 @@ def test_a_state_forgets_without_being_written_to_and_can_be_saved(subject: Subj
     model, tokens, span = subject.build(), text(13, batch=2), AttentionSpan(mem_len=4)
     _, state = stream_losses(model, tokens, [6], span)
     before = {name: tensor.clone() for name, tensor in state.tensors().items()}
-    forgetful = state.forget(torch.tensor([True, False]))
-    forgetful = forgetful.forget(torch.tensor([False, False]))
+    forgetful = state.reset(torch.tensor([True, False]))
+    forgetful = forgetful.reset(torch.tensor([False, False]))
     assert all(torch.equal(before[name], tensor) for name, tensor in state.tensors().items())
     restored = model.initial_state(2, span).replace(dict(forgetful.tensors()))
     expected, _ = stream_losses(model, tokens[:, 6:], [3, 3], span, forgetful)

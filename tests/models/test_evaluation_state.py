@@ -81,8 +81,8 @@ def test_a_stream_forgets_as_in_the_plain_state(subject: Subject, span: Attentio
         model.evaluation_state(model.initial_state(3, span)),
     ):
         first, state = stream_losses(model, tokens, [4, 4], span, state)
-        after, state = stream_losses(model, tokens[:, 8:], [3, 1, 4], span, state.forget(rows))
-        again, _ = stream_losses(model, tokens[:, 16:], [3, 1], span, state.forget(~rows))
+        after, state = stream_losses(model, tokens[:, 8:], [3, 1, 4], span, state.reset(rows))
+        again, _ = stream_losses(model, tokens[:, 16:], [3, 1], span, state.reset(~rows))
         got.append(torch.cat([first, after, again], dim=1))
     assert torch.allclose(*got, rtol=0, atol=1e-10)
 
@@ -92,7 +92,7 @@ def test_a_stream_forgets_as_in_the_plain_state(subject: Subject, span: Attentio
 def test_it_goes_on_from_what_the_plain_state_remembers(subject: Subject, span: AttentionSpan):
     model, tokens = subject.build(), text(21, batch=3)
     _, state = stream_losses(model, tokens, [4, 4], span)
-    state = state.forget(torch.tensor([False, False, True]))
+    state = state.reset(torch.tensor([False, False, True]))
     plain, _ = stream_losses(model, tokens[:, 8:], [4, 3, 4], span, state)
     fast, _ = stream_losses(model, tokens[:, 8:], [4, 3, 4], span, model.evaluation_state(state))
     assert torch.allclose(plain, fast, rtol=0, atol=1e-10)

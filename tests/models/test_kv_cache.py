@@ -12,20 +12,20 @@ from tests.models.subjects import ATTENDING, Subject, text, transformer
 from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
 from txlbench.models import kv_cache
-from txlbench.models.kv_cache import Cache
+from txlbench.models.kv_cache import KVCache
 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts the passes that take the short way."""
     taken: list[int] = []
-    step = kv_cache.cached_step
+    step = kv_cache.decode_step
 
     def counted(*given: Any) -> Any:
         taken.append(1)
         return step(*given)
 
-    monkeypatch.setattr(kv_cache, "cached_step", counted)
+    monkeypatch.setattr(kv_cache, "decode_step", counted)
     return taken
 
 
@@ -69,7 +69,7 @@ def test_so_do_watched_passes_forgetting_streams_and_16_bits(steps: list[int]):
     _, state = model(token, state)
     assert len(steps) == 1
     model(token, state.clone(), lambda *_: None)
-    model(token, state.clone().forget(torch.tensor([True])))
+    model(token, state.clone().reset(torch.tensor([True])))
     with torch.autocast("cpu", torch.bfloat16):
         model(token, model.evaluation_state(model.initial_state(1, span)))
     assert len(steps) == 1
@@ -80,8 +80,8 @@ def numbered(first: int, count: int) -> torch.Tensor:
     return torch.arange(first, first + count).float().view(1, 1, 1, -1, 1).expand(2, 1, 2, -1, 1)
 
 
-def empty(span: AttentionSpan) -> Cache:
-    return Cache(torch.empty(2, 2, 1, 2, 0, 1), span)
+def empty(span: AttentionSpan) -> KVCache:
+    return KVCache(torch.empty(2, 2, 1, 2, 0, 1), span)
 
 
 @pytest.mark.parametrize("mem_len", [0, 1, 5, 12, 1000])

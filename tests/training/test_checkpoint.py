@@ -17,15 +17,18 @@ import torch
 
 from tests.disk import files_end_at
 from tests.training.trial import (
+    VOCABULARY,
     Recorder,
     config,
     settings_of,
     state_of,
     streams,
+    text,
     trained,
     weights,
 )
 from txlbench import seeding
+from txlbench.config.counting import resume_bytes
 from txlbench.errors import UserError
 from txlbench.training import checkpoint
 from txlbench.training.checkpoint import CheckpointSet, SaveSchedule, set_aside
@@ -114,6 +117,17 @@ def refused(path):
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def test_its_size_is_what_was_reckoned_with(tmp_path):
+    """Memory is most of it here: states of the segment beside it would nearly double the file."""
+    run = config({"d_model": 64}, tgt_len=256, mem_len=256, batch_size=8, max_step=2)
+    state = state_of(run)
+    train(state, streams(run, text(9000)), settings_of(run), Recorder().hooks(state))
+    checkpoint.save_last(tmp_path / "last.pt", state, 0)
+    assert (tmp_path / "last.pt").stat().st_size == pytest.approx(
+        resume_bytes(run, VOCABULARY), rel=0.05
+    )
 
 
 def test_a_missing_checkpoint_is_named(tmp_path):

@@ -239,7 +239,7 @@ class Noting:
     def __init__(self, notes):
         self.notes = notes
 
-    def forget(self, rows):
+    def reset(self, rows):
         self.notes.append(rows)
         return self
 

@@ -16,8 +16,8 @@ from txlbench.training.loop import train
 from txlbench.training.state import (
     compiled_forward,
     empty_memories,
+    full_size_memory,
     has_one_shape,
-    hidden_memory,
 )
 
 RUNS = {
@@ -84,13 +84,13 @@ def test_a_cuda_device_meets_one_shape_of_memory_from_the_first_step_on():
     state.model.parameters = on_cuda  # type: ignore[method-assign]
     (memory,) = empty_memories(state.model, run.train, span)
     assert [tuple(layer.shape) for layer in memory.layers] == [(4, 9, 16)] * 2
-    assert memory.known_B.tolist() == [0] * 4
+    assert memory.valid_len_B.tolist() == [0] * 4
 
 
 def test_a_recurrent_state_is_as_it_is():
     state = state_of(config({"kind": "lstm"}))
     (plain,) = state.memories
-    hidden = hidden_memory(state.model, 4, training_span(config()), 6)
+    hidden = full_size_memory(state.model, 4, training_span(config()))
     assert {name: part.shape for name, part in hidden.tensors().items()} == {
         name: part.shape for name, part in plain.tensors().items()
     }

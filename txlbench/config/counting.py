@@ -97,8 +97,8 @@ def resume_bytes(config: RunConfig, vocabulary_size: int) -> int:
     model, train = config.model, config.train
     copies = 3 + (train.average_from is not None)
     states = 0
-    if train.memory and not model.is_recurrent:  # kept with the segment that they are cut from
-        states = train.batch_size * (train.memory + train.tgt_len) * model.d_model * model.n_layer
+    if not model.is_recurrent:
+        states = train.batch_size * train.memory * model.d_model * model.n_layer
     return FLOAT * (copies * parameters(model, vocabulary_size) + states)
 
 

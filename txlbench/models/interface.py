@@ -5,8 +5,6 @@ Names of tensors end in their shape. The letters, everywhere in the package:
     B batch (streams)       T queries, the tokens of a segment   M tokens in memory
     S keys, M + T           H heads       K size of a head       D d_model
     F d_inner               E d_embed     V vocabulary           N layers
-
-In which number format products are computed here and now.
 """
 
 from abc import ABC, abstractmethod
@@ -32,8 +30,8 @@ class State(Protocol):
     def replace(self, tensors: Mapping[str, Tensor]) -> "State":
         """The same kind of state with other tensors."""
 
-    def forget(self, rows_B: Tensor) -> "State":
-        """The state in which those streams, a bool each, start afresh."""
+    def reset(self, rows_B: Tensor) -> "State":
+        """The state after a memory reset of some streams, a bool each: those start afresh."""
 
 
 class Observer(Protocol):
@@ -92,11 +90,11 @@ class LanguageModel(nn.Module, ABC):
         """Log-probabilities [B, V] of the next token."""
 
 
-def computing_dtype(like: Tensor) -> torch.dtype:
-    """Autocast's type where it is on, else that of the parameters.
+def autocast_dtype(reference: Tensor) -> torch.dtype:
+    """The number format of products: autocast's where it is on, else that of the parameters.
 
     Args:
-        like: a tensor with the device and dtype of the parameters.
+        reference: a tensor with the device and dtype of the parameters.
     """
-    kind = like.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else like.dtype
+    kind = reference.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else reference.dtype

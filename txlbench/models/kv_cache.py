@@ -1,13 +1,9 @@
-"""A transformer's pass over cached keys and values, without gradient: what evaluation runs.
+"""The KV cache of evaluation and generation: a forward pass over cached keys and values.
 
-What evaluation remembers: keys and values of each layer, projected once and kept in a buffer.
-
-A transformer layer as a single new token of each stream passes through it.
-
-One new token a stream beside cached keys and values: what generation runs, token by token.
-
-Equal to `cached_pass`, with little around the products: where these are small the time goes into
-calls, so that each layer's tensors are found once, nothing is masked and little is copied.
+`forward_cached` reads a segment: keys and values of earlier tokens were projected once and lie in
+a buffer. `decode_step` reads a single new token of each stream and gives the same with little
+around the products: where these are small the time goes into calls, so that each layer's tensors
+are found once, nothing is masked and little is copied.
 """
 
 import dataclasses
@@ -22,9 +18,9 @@ from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 from txlbench.config.base import AttentionSpan
 from txlbench.models.attention import Scoring
-from txlbench.models.interface import Observer, computing_dtype, sees_attention
+from txlbench.models.interface import Observer, autocast_dtype, sees_attention
 from txlbench.models.mask import Mask
-from txlbench.models.memory import Memory, known_after
+from txlbench.models.memory import Memory, advance_valid_len, reset_valid_len
 from txlbench.models.positions.encoding import Encoding, ScoreTerms
 from txlbench.models.positions.tables import DistanceScores
 
@@ -33,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Cache:
+class KVCache:
     """The keys and values of the newest min(mem_len, seen) tokens; consumed by `forward`.
 
     They lie side by side, oldest first, in a buffer with room for as many again: new ones are
@@ -44,7 +40,7 @@ class Cache:
         states_N2HBCK: keys and values of each layer, with room for C of them.
         span: how the model looks back.
         start, end: the places of those that are remembered.
-        known_B: how many of these, the newest, each stream may still see; None for all of them.
+        valid_len_B: how many of these, the newest, each stream may still see; None for all of them.
         kept: what the encoding keeps between passes, such as projected positions.
     """
 
@@ -52,7 +48,7 @@ class Cache:
     span: AttentionSpan
     start: int = 0
     end: int = 0
-    known_B: Tensor | None = None
+    valid_len_B: Tensor | None = None
     kept: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -60,33 +56,31 @@ class Cache:
         """Tokens that are remembered."""
         return self.end - self.start
 
-    def clone(self) -> "Cache":
-        """A copy that goes on by itself."""
+    def clone(self) -> "KVCache":
+        """A copy that is independent of this one."""
         return dataclasses.replace(self, states_N2HBCK=self.states_N2HBCK.clone())
 
     def tensors(self) -> Mapping[str, Tensor]:
         remembered = self.states_N2HBCK[..., self.start : self.end, :]
         named = {f"layer{n}": layer.permute(2, 0, 1, 3, 4) for n, layer in enumerate(remembered)}
-        return named if self.known_B is None else {**named, "known": self.known_B}
+        return named if self.valid_len_B is None else {**named, "known": self.valid_len_B}
 
-    def replace(self, tensors: Mapping[str, Tensor]) -> "Cache":
+    def replace(self, tensors: Mapping[str, Tensor]) -> "KVCache":
         layers = [tensors[f"layer{n}"] for n in range(len(self.states_N2HBCK))]
         states = torch.stack([layer.permute(1, 2, 0, 3, 4) for layer in layers])
-        known_B = tensors.get("known")
+        valid_len_B = tensors.get("known")
         return dataclasses.replace(
-            self, states_N2HBCK=states, start=0, end=states.shape[4], known_B=known_B
+            self, states_N2HBCK=states, start=0, end=states.shape[4], valid_len_B=valid_len_B
         )
 
-    def forget(self, rows_B: Tensor) -> "Cache":
+    def reset(self, rows_B: Tensor) -> "KVCache":
         """The same keys, hidden from those streams."""
-        known_B = self.known_B
-        if known_B is None:
-            batch, device = self.states_N2HBCK.shape[3], self.states_N2HBCK.device
-            known_B = torch.full((batch,), self.length, device=device)
-        return dataclasses.replace(self, known_B=known_B.masked_fill(rows_B.to(known_B.device), 0))
+        rows_B = rows_B.to(self.states_N2HBCK.device)
+        valid_len_B = reset_valid_len(self.valid_len_B, rows_B, self.length)
+        return dataclasses.replace(self, valid_len_B=valid_len_B)
 
     def make_room(self, queries: int, dtype: torch.dtype) -> None:
-        """Sees to it that `queries` more tokens of that type can be written."""
+        """Makes room in the buffer for `queries` more tokens of that dtype."""
         same = self.states_N2HBCK.dtype == dtype
         if same and self.end + queries <= self.states_N2HBCK.shape[4]:
             return
@@ -107,12 +101,12 @@ class Cache:
         return self.states_N2HBCK[layer, :, :, :, self.start : behind]
 
     def advance(self, queries: int) -> None:
-        """Remembers the newest of what was written, as `memory.carried` does."""
+        """Keeps the newest of what was written, as `memory.carried` does."""
         if self.span.mem_len == 0:
             return
         self.end += queries if self.span.stride is None else min(queries, self.span.stride)
         self.start = max(self.start, self.end - self.span.mem_len)
-        self.known_B = known_after(self.known_B, queries, self.span, self.length)
+        self.valid_len_B = advance_valid_len(self.valid_len_B, queries, self.span, self.length)
 
 
 Norm = tuple[tuple[int, ...], Tensor, Tensor, float]
@@ -121,12 +115,12 @@ Norm = tuple[tuple[int, ...], Tensor, Tensor, float]
 
 @dataclass(frozen=True)
 class StepLayer:
-    """The block's own tensors, as they are multiplied.
+    """One layer of `decode_step`: the block's own tensors as its products need them.
 
     Attributes:
         transform: what the encoding makes of queries and keys.
         pre_lnorm: whether norms come before attention and feed-forward, not after.
-        biases_2H11K: what queries get for content, and what for position.
+        biases_2H11K: what is added to queries before they meet keys, and distances.
         query, key_value, out: weights of attention.
         inner, outer: weight and bias of the feed-forward.
     """
@@ -144,7 +138,7 @@ class StepLayer:
 
     @classmethod
     def of(cls, block: "Block", encoding: Encoding, number: int) -> "StepLayer":
-        """Without copies but for the biases, which are small."""
+        """Takes the tensors as they are; only the biases, which are small, are copied."""
         attention, feed_forward = block.attention, block.feed_forward
         none = attention.q_net.weight.new_zeros(attention.heads, attention.size)
         biases = encoding.biases(number)
@@ -169,7 +163,7 @@ class StepLayer:
         Args:
             new_2HBK: where the token's key and value are written.
             seen_2HBSK: the keys and values that it sees, its own the last.
-            table: scores distances over sqrt(d_head); None where scores know none.
+            table: scores distances; None where scores know none.
         """
         normed_B1D = layer_norm(input_B1D, *self.attention_norm) if self.pre_lnorm else input_B1D
         hidden_B1D = self._attend(normed_B1D, new_2HBK, seen_2HBSK, table).add_(input_B1D)
@@ -185,9 +179,9 @@ class StepLayer:
         _, heads, batch, size = new_2HBK.shape
         made_B2HK = linear(normed_B1D, self.key_value).view(batch, 2, heads, size)
         new_2HBK.copy_(made_B2HK.permute(1, 2, 0, 3))
-        query_HBK = linear(normed_B1D, self.query).view(batch, heads, size).transpose(0, 1)
+        query_HB1K = linear(normed_B1D, self.query).view(batch, heads, 1, size).transpose(0, 1)
         key, value = seen_2HBSK
-        query_HB1K, key = self.transform(query_HBK[:, :, None], key)
+        query_HB1K, key = self.transform(query_HB1K, key)
         content, position = query_HB1K + self.biases_2H11K
         added = None if table is None else table.position(position)[..., -key.shape[2] :]
         mixed_HB1K = scaled_dot_product_attention(content, key, value, added)
@@ -202,16 +196,16 @@ def _norm(norm: nn.LayerNorm) -> Norm:
     return norm.normalized_shape, norm.weight, norm.bias, norm.eps
 
 
-def can_step(model: "Transformer", tokens_BT: Tensor, cache: Cache) -> bool:
-    """Whether `cached_step` does what `cached_pass` would."""
+def can_decode_step(model: "Transformer", tokens_BT: Tensor, cache: KVCache) -> bool:
+    """Whether `decode_step` does what `forward_cached` would."""
     like, span = model.embedding.tables[0], cache.span
-    alike = cache.known_B is None and span.stride is None and span.mem_len > 0
-    exact = computing_dtype(like) == like.dtype
+    alike = cache.valid_len_B is None and span.stride is None and span.mem_len > 0
+    exact = autocast_dtype(like) == like.dtype
     return tokens_BT.shape[1] == 1 and alike and exact and model.encoding.has_terms
 
 
-def cached_step(
-    model: "Transformer", tokens_B1: Tensor, cache: Cache, tables: Sequence[DistanceScores | None]
+def decode_step(
+    model: "Transformer", tokens_B1: Tensor, cache: KVCache, tables: Sequence[DistanceScores | None]
 ) -> Tensor:
     """Hidden states [B, 1, D]; keys and values are written into `cache`, which has room."""
     span, encoding, behind = cache.span, model.encoding, cache.end + 1
@@ -226,8 +220,8 @@ def cached_step(
     return hidden_B1D
 
 
-def _layers(model: "Transformer", cache: Cache) -> list[StepLayer]:
-    """Found at the first step, then kept."""
+def _layers(model: "Transformer", cache: KVCache) -> list[StepLayer]:
+    """The layers, found at the first step and kept in the cache."""
     if StepLayer not in cache.kept:
         blocks: Any = model.blocks
         cache.kept[StepLayer] = [
@@ -238,21 +232,21 @@ def _layers(model: "Transformer", cache: Cache) -> list[StepLayer]:
 
 
 @torch.no_grad()
-def cached_pass(
-    model: "Transformer", tokens_BT: Tensor, cache: Cache, observer: Observer | None = None
-) -> tuple[Tensor, Cache]:
+def forward_cached(
+    model: "Transformer", tokens_BT: Tensor, cache: KVCache, observer: Observer | None = None
+) -> tuple[Tensor, KVCache]:
     """Hidden states [B, T, D] of a segment; its keys and values are written into `cache`.
 
     Equal to a pass with the `Memory` of the same tokens, up to rounding.
     """
     assert not model.training, "a cache has no dropout"
     queries, span, like = tokens_BT.shape[1], cache.span, model.embedding.tables[0]
-    keys, dtype = cache.length + queries, computing_dtype(like)
+    keys, dtype = cache.length + queries, autocast_dtype(like)
     mask = Mask(
         queries=queries,
         keys=keys,
         attention_length=span.attention_length,
-        known_B=cache.known_B,
+        valid_len_B=cache.valid_len_B,
         like=like.new_empty(0, dtype=dtype),
     )
     encoding, asked = model.encoding, (keys, span.clamp_len, like)
@@ -262,13 +256,13 @@ def cached_pass(
         else encoding.prepare(*asked)
     )
     cache.make_room(queries, dtype)
-    if observer is None and can_step(model, tokens_BT, cache):
-        return cached_step(model, tokens_BT, cache, shared), cache
+    if observer is None and can_decode_step(model, tokens_BT, cache):
+        return decode_step(model, tokens_BT, cache, shared), cache
     hidden_BTD = encoding.add_to_input(model.embedding(tokens_BT))
     blocks: Any = model.blocks
     for layer, block in enumerate(blocks):
         hidden_BTD = encoding.add_to_layer(layer, hidden_BTD)
-        normed_BTD = block.normed(hidden_BTD)
+        normed_BTD = block.pre_norm(hidden_BTD)
         key, value = cache.write(layer, block.attention.keys_values(normed_BTD))
         query = block.attention.queries(normed_BTD)
         scoring = Scoring(encoding, layer, shared, mask, sees_attention(observer))
@@ -281,18 +275,18 @@ def cached_pass(
 
 
 @torch.no_grad()
-def cache_of(model: "Transformer", memory: Memory) -> Cache:
-    """The keys and values of what `memory` holds."""
+def kv_cache_of(model: "Transformer", memory: Memory) -> KVCache:
+    """The keys and values of what `memory` holds, projected."""
     like, span = model.embedding.tables[0], memory.span
     batch, length, _ = memory.layers[0].shape
     heads, size = model.config.n_head, model.config.head_size
-    dtype = computing_dtype(like)
+    dtype = autocast_dtype(like)
     empty = like.new_empty(model.config.n_layer, 2, heads, batch, 0, size, dtype=dtype)
-    cache = Cache(empty, span, known_B=memory.known_B)
+    cache = KVCache(empty, span, valid_len_B=memory.valid_len_B)
     cache.make_room(length, dtype)
     blocks: Any = model.blocks
     for layer, block in enumerate(blocks):
-        normed_BMD = block.normed(memory.layers[layer])
+        normed_BMD = block.pre_norm(memory.layers[layer])
         cache.write(layer, block.attention.keys_values(normed_BMD))
     cache.end = length if span.mem_len else 0
     return cache

@@ -1,6 +1,4 @@
-"""Which keys a segment's queries must not see, as something that is added to scores.
-
-Which query meets which key: the last T queries line up with the last T keys.
+"""The causal mask, and which query meets which key: the last T queries stand at the last T keys.
 
 With S keys and T queries, query i stands at key S - T + i, so its distance to key j is
 S - T + i - j: zero for itself, negative for the future. This file is the only place that knows.
@@ -50,13 +48,13 @@ def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor)
 def blocked_columns(
     queries: int, keys: int, attention_length: int | None, width: int | None = None
 ) -> list[slice]:
-    """The keys that `mask_TS` hides from some query: too far from the last, after the first.
+    """Column ranges of `mask_TS` that hold any -inf.
 
-    The latter begin with the first query's own key, which hides nothing: as many columns as queries
-    are added to faster than one less.
+    They are the keys beyond the window of the last query, and the keys after the first query. The
+    second range starts one column early, since a width of T is faster.
 
     Args:
-        width: of rows that go on after the keys, with columns that are hidden too.
+        width: length of the rows, where these are padded behind the keys; the padding is masked.
     """
     columns, width = [], width or keys
     if attention_length is not None and attention_length < keys:
@@ -66,18 +64,18 @@ def blocked_columns(
     return columns
 
 
-def hide_forgotten(mask_TS: Tensor, known_B: Tensor | None) -> Tensor:
-    """The mask for streams that have forgotten their oldest keys: [B, T, S], or as it was.
+def mask_reset(mask_TS: Tensor, valid_len_B: Tensor | None) -> Tensor:
+    """The mask after memory resets, which hide a stream's oldest keys: [B, T, S], or as it was.
 
     Args:
-        known_B: how many keys before the first query each stream still knows; None for all.
+        valid_len_B: how many keys before the first query each stream may see; None for all.
     """
-    if known_B is None:
+    if valid_len_B is None:
         return mask_TS
     queries, keys = mask_TS.shape
-    oldest_B = keys - queries - known_B
-    forgotten_BS = torch.arange(keys, device=mask_TS.device) < oldest_B[:, None]
-    return mask_TS.masked_fill(forgotten_BS[:, None], float("-inf"))
+    oldest_B = keys - queries - valid_len_B
+    reset_BS = torch.arange(keys, device=mask_TS.device) < oldest_B[:, None]
+    return mask_TS.masked_fill(reset_BS[:, None], float("-inf"))
 
 
 def pad_distances(table: Tensor) -> Tensor:
@@ -121,20 +119,21 @@ class Mask:
     Attributes:
         queries, keys: T and S.
         attention_length: number of keys a query sees, itself included; None for all.
-        known_B: how many keys before the first query each stream still knows; None for all.
+        valid_len_B: how many keys before the first query each stream may see; None for all.
         like: a tensor with the device and dtype wanted.
     """
 
     queries: int
     keys: int
     attention_length: int | None
-    known_B: Tensor | None
+    valid_len_B: Tensor | None
     like: Tensor
 
     @property
     def is_causal(self) -> bool:
         """Whether it hides the future and nothing else, in a segment without memory."""
-        return self.queries == self.keys and self.attention_length is None and self.known_B is None
+        alike = self.attention_length is None and self.valid_len_B is None
+        return alike and self.queries == self.keys
 
     @property
     def columns(self) -> list[slice]:
@@ -143,10 +142,10 @@ class Mask:
 
     def alone(self) -> Tensor | None:
         """[1, 1, T, S], or [1, B, T, S] where streams differ; None if it hides nothing."""
-        if self.known_B is None and not self.columns:
+        if self.valid_len_B is None and not self.columns:
             return None
         added = mask_TS(self.queries, self.keys, self.attention_length, self.like)
-        added = hide_forgotten(added, self.known_B)
+        added = mask_reset(added, self.valid_len_B)
         return added.view(1, -1, self.queries, self.keys)
 
     def onto(self, scores_HBTS: Tensor) -> Tensor:
@@ -154,7 +153,7 @@ class Mask:
         added = self.alone()
         if added is None:
             return scores_HBTS
-        if self.known_B is not None:
+        if self.valid_len_B is not None:
             return scores_HBTS + added
         for columns in self.columns:
             scores_HBTS[..., columns] += added[..., columns]

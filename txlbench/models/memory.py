@@ -8,6 +8,8 @@ from torch import Tensor
 
 from txlbench.config.base import AttentionSpan
 
+CONTIGUOUS = torch.contiguous_format
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -16,48 +18,52 @@ class Memory:
     Attributes:
         layers: one tensor [B, M, D] a layer; M grows from 0 to mem_len.
         span: how the model looks back.
-        known_B: how many of the M states, the newest ones, each stream may still see; None for
-            all of them, in every stream.
+        valid_len_B: how many of the M states, the newest ones, each stream may still see; None
+            for all of them, in every stream.
     """
 
     layers: tuple[Tensor, ...]
     span: AttentionSpan
-    known_B: Tensor | None = None
+    valid_len_B: Tensor | None = None
 
     def tensors(self) -> Mapping[str, Tensor]:
         named = {f"layer{index}": layer for index, layer in enumerate(self.layers)}
-        return named if self.known_B is None else {**named, "known": self.known_B}
+        return named if self.valid_len_B is None else {**named, "known": self.valid_len_B}
 
     def replace(self, tensors: Mapping[str, Tensor]) -> "Memory":
         layers = tuple(tensors[f"layer{index}"] for index in range(len(self.layers)))
         return Memory(layers, self.span, tensors.get("known"))
 
-    def forget(self, rows_B: Tensor) -> "Memory":
+    def reset(self, rows_B: Tensor) -> "Memory":
         """The same states, hidden from those streams."""
-        batch, length, _ = self.layers[0].shape
-        known_B = self.known_B
-        if known_B is None:
-            known_B = torch.full((batch,), length, device=self.layers[0].device)
-        return Memory(self.layers, self.span, known_B.masked_fill(rows_B.to(known_B.device), 0))
+        rows_B, length = rows_B.to(self.layers[0].device), self.layers[0].shape[1]
+        return Memory(self.layers, self.span, reset_valid_len(self.valid_len_B, rows_B, length))
 
     def advanced(self, layers: tuple[Tensor, ...], queries: int) -> "Memory":
         """The memory after a segment of `queries` tokens, which left `layers`."""
-        known_B = known_after(self.known_B, queries, self.span, layers[0].shape[1])
-        return Memory(layers, self.span, known_B)
+        valid_len_B = advance_valid_len(self.valid_len_B, queries, self.span, layers[0].shape[1])
+        return Memory(layers, self.span, valid_len_B)
 
 
-def known_after(
-    known_B: Tensor | None, queries: int, span: AttentionSpan, length: int
+def reset_valid_len(valid_len_B: Tensor | None, rows_B: Tensor, length: int) -> Tensor:
+    """How many of `length` states each stream may see once those of `rows_B` start afresh."""
+    if valid_len_B is None:
+        valid_len_B = torch.full_like(rows_B, length, dtype=torch.long)
+    return valid_len_B.masked_fill(rows_B, 0)
+
+
+def advance_valid_len(
+    valid_len_B: Tensor | None, queries: int, span: AttentionSpan, length: int
 ) -> Tensor | None:
-    """How many of the `length` states that are remembered now each stream may see.
+    """How many of the `length` states in memory after a segment each stream may see.
 
     Args:
-        known_B: of those remembered before a segment of `queries` tokens; None for all.
+        valid_len_B: the same before the segment of `queries` tokens; None for all.
     """
-    if known_B is None:
+    if valid_len_B is None:
         return None
     added = queries if span.stride is None else min(queries, span.stride)
-    return (known_B + added).clamp(max=length)
+    return (valid_len_B + added).clamp(max=length)
 
 
 def with_memory(memory_BMD: Tensor, input_BTD: Tensor) -> Tensor:
@@ -68,7 +74,12 @@ def with_memory(memory_BMD: Tensor, input_BTD: Tensor) -> Tensor:
 
 
 def carried(context_BSD: Tensor, queries: int, span: AttentionSpan) -> Tensor:
-    """The newest mem_len states up to the next segment's start, as a view without gradient."""
+    """The newest mem_len states up to the next segment's start, without gradient.
+
+    A copy where they are a part of the context, which could not be freed otherwise, and would be
+    written to checkpoints with them.
+    """
     keys = context_BSD.shape[1]
     end = keys if span.stride is None else min(keys, keys - queries + span.stride)
-    return context_BSD[:, max(0, end - span.mem_len) : end].detach()
+    kept_BMD = context_BSD[:, max(0, end - span.mem_len) : end].detach()
+    return kept_BMD if kept_BMD.shape[1] == keys else kept_BMD.clone(memory_format=CONTIGUOUS)

@@ -1,12 +1,9 @@
-"""What LSTM and QRNN language models share: layers over time, state as memory, dropout sites.
+"""Recurrent language models: LSTM with weight drop (AWD-LSTM, Merity et al. 2017), and QRNN
+(Bradbury et al. 2016), its recurrence as a parallel scan. Their hidden state is their memory.
 
-Dropout as in AWD-LSTM (Merity et al. 2017): on whole words of the embedding (`dropoute`), on the
-input (`dropouti`), between layers (`dropouth`) and on the output (`dropout`), each mask shared by
-all tokens of a segment (variational dropout).
-
-LSTM language model with weight drop (AWD-LSTM, Merity et al. 2017).
-
-QRNN language model (Bradbury et al. 2016), its recurrence as a parallel scan.
+Dropout as in AWD-LSTM: on whole words of the embedding (`dropoute`), on the input (`dropouti`),
+between layers (`dropouth`) and on the output (`dropout`), each mask shared by all tokens of a
+segment (variational dropout).
 """
 
 from abc import ABC, abstractmethod
@@ -54,7 +51,7 @@ class RecurrentState:
         )
         return RecurrentState(layers, self.span)
 
-    def forget(self, rows_B: Tensor) -> "RecurrentState":
+    def reset(self, rows_B: Tensor) -> "RecurrentState":
         """Zeros in those streams."""
         layers = tuple(
             tuple(
@@ -123,7 +120,8 @@ class RecurrentModel(LanguageModel):
             if index:
                 hidden_BTD = self.dropout_hidden(hidden_BTD)
             hidden_BTD, layer_state = layer(hidden_BTD, state.layers[index], stride)
-            after.append(tuple(tensor.detach() for tensor in layer_state))
+            # Copies: a part of a segment's states would keep all of them.
+            after.append(tuple(tensor.detach().clone() for tensor in layer_state))
             if observer is not None:
                 observer(index, hidden_BTD, None)
         carried = state if state.span.mem_len == 0 else RecurrentState(tuple(after), state.span)

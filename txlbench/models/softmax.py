@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, linear, log_softmax
 
 from txlbench.config.model import ModelConfig, softmax_projections
 from txlbench.models.embedding import Embedding
-from txlbench.models.interface import computing_dtype
+from txlbench.models.interface import autocast_dtype
 
 LOGITS = 2**22
 """Logits held at once: 16 MB in float32. Where all fit, they are computed and kept at once."""
@@ -29,7 +29,7 @@ def word_losses(hidden_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N:
     if len(hidden_NE) * len(weight_VE) <= LOGITS:
         logits = at_least_float32(linear(hidden_NE, weight_VE, bias_V))
         return cross_entropy(logits, targets_N, reduction="none")
-    dtype = computing_dtype(weight_VE)
+    dtype = autocast_dtype(weight_VE)
     parts = (part.to(dtype) for part in (hidden_NE, weight_VE, bias_V))
     losses: Tensor = ChunkedLoss.apply(*parts, targets_N)  # type: ignore[no-untyped-call]
     return losses

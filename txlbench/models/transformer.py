@@ -1,8 +1,6 @@
-"""The shared model core: embedding, layers with memory, softmax; any position encoding.
+"""The transformer that all experiments share: embedding, layers with memory, softmax.
 
-The four models that the paper compares differ in the encoding object and in the span only.
-
-A transformer layer: attention and feed-forward, each with residual and layer norm.
+The four models that the paper compares differ only in the encoding and in the attention span.
 """
 
 from typing import Any, cast
@@ -15,8 +13,8 @@ from txlbench.config.model import ModelConfig
 from txlbench.models.attention import Attention, Scoring
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
-from txlbench.models.interface import LanguageModel, Observer, computing_dtype, sees_attention
-from txlbench.models.kv_cache import Cache, cache_of, cached_pass
+from txlbench.models.interface import LanguageModel, Observer, autocast_dtype, sees_attention
+from txlbench.models.kv_cache import KVCache, forward_cached, kv_cache_of
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, carried, with_memory
 from txlbench.models.positions.encoding import Encoding
@@ -59,25 +57,29 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
 
     def forward(
-        self, input_BTD: Tensor, entering_BTD: Tensor, context_BSD: Tensor, scoring: Scoring
+        self, input_BTD: Tensor, stored_BTD: Tensor, context_BSD: Tensor, scoring: Scoring
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the layer's output [B, T, D] and, if watched, its attention [H, B, T, S].
 
         Args:
-            entering_BTD, context_BSD: what `entering` makes of the input; behind memory.
+            stored_BTD: the input as `cast_for_memory` makes it.
+            context_BSD: the same behind the memory.
         """
         if self.pre_lnorm:
-            context_BSD = self.normed(context_BSD)
-            entering_BTD = context_BSD[:, -input_BTD.shape[1] :]
-        mixed_BTD, attention = self.attention(entering_BTD, context_BSD, scoring)
+            context_BSD = self.pre_norm(context_BSD)
+            stored_BTD = context_BSD[:, -input_BTD.shape[1] :]
+        mixed_BTD, attention = self.attention(stored_BTD, context_BSD, scoring)
         return self.after_attention(input_BTD, mixed_BTD), attention
 
-    def entering(self, input_BTD: Tensor) -> Tensor:
-        """What memory keeps of a layer's input: unless it is to be normalised, as multiplied."""
-        return input_BTD if self.pre_lnorm else input_BTD.to(computing_dtype(input_BTD))
+    def cast_for_memory(self, input_BTD: Tensor) -> Tensor:
+        """The layer input as stored in memory: cast to the autocast dtype.
 
-    def normed(self, hidden_BLD: Tensor) -> Tensor:
-        """What queries, keys and values are computed from."""
+        Not so under pre-LN, where it is normalised again on reuse.
+        """
+        return input_BTD if self.pre_lnorm else input_BTD.to(autocast_dtype(input_BTD))
+
+    def pre_norm(self, hidden_BLD: Tensor) -> Tensor:
+        """The input of queries, keys and values: normalised under pre-LN, else as it is."""
         return self.attention_norm(hidden_BLD) if self.pre_lnorm else hidden_BLD
 
     def after_attention(self, input_BTD: Tensor, mixed_BTD: Tensor) -> Tensor:
@@ -105,19 +107,19 @@ class Transformer(LanguageModel):
     def initial_state(self, batch_size: int, span: AttentionSpan) -> Memory:
         """Empty memory: not zeros, which the official TensorFlow code attends to (E18)."""
         like, blocks = self.embedding.tables[0], cast("Any", self.blocks)
-        empty = blocks[0].entering(like.new_empty(batch_size, 0, self.config.d_model))
+        empty = blocks[0].cast_for_memory(like.new_empty(batch_size, 0, self.config.d_model))
         return Memory((empty,) * self.config.n_layer, span)
 
-    def evaluation_state(self, state: Memory) -> Cache:
-        """Keys and values of `state`, in a buffer that `forward` writes on in."""
-        return cache_of(self, state)
+    def evaluation_state(self, state: Memory) -> KVCache:
+        """The KV cache of what `state` remembers; `forward` appends to it."""
+        return kv_cache_of(self, state)
 
     def forward(
-        self, tokens_BT: Tensor, state: Memory | Cache, observer: Observer | None = None
-    ) -> tuple[Tensor, Memory | Cache]:
+        self, tokens_BT: Tensor, state: Memory | KVCache, observer: Observer | None = None
+    ) -> tuple[Tensor, Memory | KVCache]:
         """See `LanguageModel.forward`."""
-        if isinstance(state, Cache):
-            return cached_pass(self, tokens_BT, state, observer)
+        if isinstance(state, KVCache):
+            return forward_cached(self, tokens_BT, state, observer)
         queries, span = tokens_BT.shape[1], state.span
         like = self.embedding.tables[0]
         keys = state.layers[0].shape[1] + queries
@@ -125,7 +127,7 @@ class Transformer(LanguageModel):
             queries=queries,
             keys=keys,
             attention_length=span.attention_length,
-            known_B=state.known_B,
+            valid_len_B=state.valid_len_B,
             like=like,
         )
         shared = self.encoding.prepare(keys, span.clamp_len, like)
@@ -134,11 +136,11 @@ class Transformer(LanguageModel):
         blocks: Any = self.blocks
         for layer, block in enumerate(blocks):
             hidden_BTD = self.encoding.add_to_layer(layer, hidden_BTD)
-            entering_BTD = block.entering(hidden_BTD)
-            context_BSD = with_memory(state.layers[layer], entering_BTD)
+            stored_BTD = block.cast_for_memory(hidden_BTD)
+            context_BSD = with_memory(state.layers[layer], stored_BTD)
             remembered.append(carried(context_BSD, queries, span))
             scoring = Scoring(self.encoding, layer, shared, mask, sees_attention(observer))
-            hidden_BTD, attention = block(hidden_BTD, entering_BTD, context_BSD, scoring)
+            hidden_BTD, attention = block(hidden_BTD, stored_BTD, context_BSD, scoring)
             if observer is not None:
                 observer(layer, hidden_BTD, attention)
         return self.dropout_output(hidden_BTD), state.advanced(tuple(remembered), queries)

@@ -1,7 +1,4 @@
-"""The training loop: steps, log lines, validations and checkpoints, nothing else.
-
-Memory resets: streams that forget in training, so that short contexts are met there.
-"""
+"""The training loop: steps, memory resets, log lines, validations and checkpoints."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +17,9 @@ from txlbench.training.state import BatchLike, BatchSource, Progress, TrainingSt
 
 
 def with_resets(memories: list[State], config: TrainConfig, step: int) -> list[State]:
-    """The memories of step 0, 1, ... after each stream has forgotten with its probability.
+    """The memories of step 0, 1, ..., each stream's reset with probability `memory_reset`.
+
+    So short contexts are met in training too.
 
     Drawn for the whole batch at once, so that `batch_chunk` changes no number.
 
@@ -31,7 +30,7 @@ def with_resets(memories: list[State], config: TrainConfig, step: int) -> list[S
         return memories
     forgetting = torch.rand(config.batch_size) < config.memory_reset
     chunks = forgetting.chunk(config.batch_chunk)
-    return [memory.forget(rows) for memory, rows in zip(memories, chunks, strict=True)]
+    return [memory.reset(rows) for memory, rows in zip(memories, chunks, strict=True)]
 
 
 class Diverged(Exception):

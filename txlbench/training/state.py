@@ -1,6 +1,6 @@
-"""Everything that changes while a model trains, in one object.
+"""Everything that changes while a model trains, and the memory that its first step starts with.
 
-Training steps of which something is compiled: a kernel, or the whole forward pass.
+Where a kernel or the forward pass is compiled, memory has its full size from the first step on.
 """
 
 from collections.abc import Callable
@@ -34,21 +34,20 @@ def has_one_shape(model: LanguageModel, train: TrainConfig) -> bool:
     return train.compile or next(model.parameters()).device.type == "cuda"
 
 
-def hidden_memory(model: LanguageModel, rows: int, span: AttentionSpan, tgt_len: int) -> State:
+def full_size_memory(model: LanguageModel, rows: int, span: AttentionSpan) -> State:
     """An empty memory of full size, so that no step differs from the first in any shape.
 
-    It is full of zeros that no stream knows (`State.forget`), and so equals a memory of no states.
-    Like the memory that a segment of `tgt_len` leaves it is a part of what was attended to.
+    It holds zeros that are hidden from every stream (`State.reset`), and so equals an empty one.
     A recurrent state has one size anyhow.
     """
     state = model.initial_state(rows, span)
     if not isinstance(state, Memory):
         return state
     zeros = {
-        name: memory.new_zeros(rows, span.mem_len + tgt_len, *memory.shape[2:])[:, : span.mem_len]
+        name: memory.new_zeros(rows, span.mem_len, *memory.shape[2:])
         for name, memory in state.tensors().items()
     }
-    return state.replace(zeros).forget(torch.ones(rows, dtype=torch.bool))
+    return state.replace(zeros).reset(torch.ones(rows, dtype=torch.bool))
 
 
 class BatchLike(Protocol):
@@ -114,5 +113,5 @@ def empty_memories(model: LanguageModel, train: TrainConfig, span: AttentionSpan
     """One empty memory for each chunk of the batch."""
     rows = train.batch_size // train.batch_chunk
     if has_one_shape(model, train):
-        return [hidden_memory(model, rows, span, train.tgt_len) for _ in range(train.batch_chunk)]
+        return [full_size_memory(model, rows, span) for _ in range(train.batch_chunk)]
     return [model.initial_state(rows, span) for _ in range(train.batch_chunk)]

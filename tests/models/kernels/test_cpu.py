@@ -49,7 +49,7 @@ def trained(
     observer = (lambda *_: None) if watch else None
     for start in (0, 5):
         if forget and start:
-            state = state.forget(torch.arange(5) % 2 == 0)
+            state = state.reset(torch.arange(5) % 2 == 0)
         _, state = model(tokens[:, start : start + 5], state, observer)
     hidden, _ = model(tokens[:, 10:15], state, observer)
     loss = model.losses(hidden, tokens[:, 11:16]).sum()
@@ -99,7 +99,7 @@ def test_its_gradient_is_that_of_its_values(
         queries=queries,
         keys=keys,
         attention_length=attention_length,
-        known_B=torch.tensor([0, 2, 3]),
+        valid_len_B=torch.tensor([0, 2, 3]),
         like=leaf(0),
     )
     dropout = AttentionDropout.draw((heads, batch, queries, keys), 0.3) if dropped else None

@@ -1,4 +1,6 @@
-"""Relative attention tile by tile, with its gradient: no [H, B, T, S] tensor but the probabilities.
+"""Attention on a CPU in training: relative scores tile by tile, with their gradient.
+
+No [H, B, T, S] tensor exists but the probabilities, and with dropout their mask.
 
 With s = 1/sqrt(d_head), queries q, keys k, values w, biases u and v, a row r and a bias c a
 distance (`positions.encoding.ScoreTerms`)::
@@ -13,13 +15,10 @@ where m is attention dropout's mask. Given dO, the gradient of a sum over O::
     dr = s D^T (q + v)      dc = sum of D
 
 D is dA by distance instead of by key: the same numbers, read with the rows of the relative shift
-(`alignment.relative_shift`), since what the shift leaves out and what it should not have read
+(`mask.relative_shift`), since what the shift leaves out and what it should not have read
 are zero in dA. Every product goes into a tile's buffer, so that masking, softmax and their
-gradients run in the cache.
-
-Keys and values of memory and segment in one product whose gradient stops at the memory.
-
-Dropout of attention probabilities, one mask a pass, used a tile at a time.
+gradients run in the cache. Keys and values of memory and segment come from one product whose
+gradient stops at the (detached) memory.
 """
 
 from dataclasses import dataclass
@@ -49,7 +48,7 @@ from txlbench.models.positions.tables import DistanceTable
 
 
 class ContextProjection(torch.autograd.Function):
-    """A linear map of [memory, segment]; memory gets no gradient, so none is computed."""
+    """A linear map of [memory, segment]; no gradient is computed for the (detached) memory."""
 
     @staticmethod
     def forward(ctx: Any, segment_BTD: Tensor, context_BSD: Tensor, weight_ID: Tensor) -> Tensor:
@@ -77,14 +76,14 @@ def project(segment_BTD: Tensor, context_BSD: Tensor, weight_ID: Tensor) -> Tens
 
 @dataclass(frozen=True)
 class AttentionDropout:
-    """Which probabilities are kept, as int8, and what those are multiplied with."""
+    """The dropout mask of attention probabilities as int8, one a pass, and its scale."""
 
     kept_HBTS: Tensor
     scale: float
 
     @classmethod
     def draw(cls, shape: tuple[int, ...], rate: float) -> "AttentionDropout":
-        """For all at once, as the plain path draws it."""
+        """Draws the mask of a whole pass at once, as the plain path does."""
         return cls(kept(shape, rate), 1 / (1 - rate))
 
     def of(self, values: Tensor, streams: slice, tile: Tile) -> Tensor:
@@ -95,7 +94,7 @@ class AttentionDropout:
 
 
 class FusedAttention(torch.autograd.Function):
-    """See the module; called through `fused_attention`."""
+    """Attention and its gradient, tile by tile; called through `fused_attention`."""
 
     @staticmethod
     def forward(

@@ -1,7 +1,7 @@
-"""Relative attention in one kernel of a CUDA device: FlexAttention, positions added inside.
+"""Attention on a CUDA device: FlexAttention, one kernel with positions added inside.
 
 Scores of distances are one product of queries and a table's rows, [B, H, T, S + 1]. The kernel
-finds each key's in the row (`alignment.distance`), adds it to the key's content score, and masks,
+finds each key's in the row (`mask.distance`), adds it to the key's content score, and masks,
 normalises and mixes without a further [T, S] tensor. It knows no attention dropout.
 """
 
@@ -50,7 +50,7 @@ def _by_distance(query_HBTK: Tensor, terms: ScoreTerms) -> Tensor | None:
 
 def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
     """What becomes of the score of content, over sqrt(d_head), of query i and key j."""
-    queries, keys, known_B = mask.queries, mask.keys, mask.known_B
+    queries, keys, valid_len_B = mask.queries, mask.keys, mask.valid_len_B
 
     def score(content: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         if by_distance is not None:
@@ -60,9 +60,9 @@ def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
             content = content + (
                 by_distance[h, column] if one_row else by_distance[b, h, i, column]
             )
-        if known_B is not None:
-            known = j >= keys - queries - known_B[b]
-            content = torch.where(known, content, -float("inf"))
+        if valid_len_B is not None:
+            valid = j >= keys - queries - valid_len_B[b]
+            content = torch.where(valid, content, -float("inf"))
         return content
 
     return score
@@ -70,7 +70,7 @@ def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
 
 @lru_cache(maxsize=64)
 def _blocks(queries: int, keys: int, attention_length: int | None, device: str) -> BlockMask:
-    """Which blocks of queries and keys hold anything that is seen."""
+    """The causal mask in blocks; blocks that are fully masked are skipped."""
     window = keys if attention_length is None else attention_length
 
     def sees(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:

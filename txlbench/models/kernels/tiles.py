@@ -1,6 +1,6 @@
-"""Which streams and queries are scored at once, so that their scores stay in the cache.
+"""Tiles of fused CPU attention: streams and queries whose scores fit the processor's cache.
 
-What fused attention multiplies for some streams, tile by tile, and the gradients it sums up.
+`StreamGroup` scores a tile; `Gradients` sums up what comes back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,15 @@ from torch import Tensor
 from txlbench.models.mask import Mask, blocked_columns, mask_TS, relative_shift, unshifted_rows
 
 TILE_BYTES = 2**22
-"""Of a tile's scores: far fewer were measured to make products small, far more to be slow too."""
+"""Bytes of a tile's scores. Measured: far fewer make products small, far more are slow too."""
 
 
 PADDING = 96
-"""More than is ever put after keys or distances to make rows long enough."""
+"""Zeros behind keys and distances: at least as many as `row_length` ever adds."""
 
 
 def row_length(numbers: int, dtype: torch.dtype) -> int:
-    """How long rows of so many numbers are made for products: longer in 16 bits.
+    """The length to which rows of so many numbers are padded: longer in 16 bits.
 
     There products of rows that are no multiple of 32 numbers were measured to take up to three
     times as long, and of rows a multiple of 1 KiB apart, which share their places in the cache,
@@ -95,7 +95,7 @@ class Shared:
         u_HK, v_HK: added to queries for content and for position, over sqrt(d_head) as these are;
             None for nothing.
         rows_HSK: after an unused first row those of the distances S-1, ..., 0, then some zeros,
-            see `tiles.row_length`; None for none.
+            see `row_length`; None for none.
         bias_HS: likewise, added to scores; None for none.
     """
 
@@ -115,7 +115,7 @@ class StreamGroup:
 
     Attributes:
         content, position: queries as they meet keys, and as they meet distances.
-        keys, values: with `tiles.PADDING` zeros after them.
+        keys, values: with `PADDING` zeros after them.
     """
 
     def __init__(
@@ -144,8 +144,8 @@ class StreamGroup:
             tile.shape, keys.shape[1], mask.attention_length, keys.dtype
         ):
             scores[..., columns] += hidden
-        if mask.known_B is not None:
-            self._hide_forgotten(scores, tile, mask, mask.known_B)
+        if mask.valid_len_B is not None:
+            self._mask_reset(scores, tile, mask, mask.valid_len_B)
         return scores
 
     def _positions(self, tile: Tile, width: int, rows_HSK: Tensor) -> Tensor:
@@ -172,16 +172,16 @@ class StreamGroup:
         """[H, b * t, K]: what meets distances, all streams with the same table."""
         return self.position[:, tile.queries].unflatten(0, (-1, self.count)).flatten(1, 2)
 
-    def _hide_forgotten(self, scores: Tensor, tile: Tile, mask: Mask, known_B: Tensor) -> None:
-        oldest_B = mask.keys - mask.queries - known_B[self.streams] - tile.keys.start
-        forgotten_BS = torch.arange(tile.shape[1], device=scores.device) < oldest_B[:, None]
-        hidden_BS = scores.new_zeros(forgotten_BS.shape).masked_fill_(forgotten_BS, float("-inf"))
+    def _mask_reset(self, scores: Tensor, tile: Tile, mask: Mask, valid_len_B: Tensor) -> None:
+        oldest_B = mask.keys - mask.queries - valid_len_B[self.streams] - tile.keys.start
+        reset_BS = torch.arange(tile.shape[1], device=scores.device) < oldest_B[:, None]
+        hidden_BS = scores.new_zeros(reset_BS.shape).masked_fill_(reset_BS, float("-inf"))
         of_keys = scores[..., : tile.shape[1]]
         of_keys.unflatten(0, (-1, self.count)).add_(hidden_BS[:, None])
 
 
 class Gradients:
-    """Of one group of streams, summed over tiles; what is shared goes to `total`."""
+    """Gradients of one group of streams, summed over tiles; what is shared goes to `total`."""
 
     def __init__(self, streams: StreamGroup, total: Shared) -> None:
         self.streams, self.total = streams, total

@@ -1,7 +1,5 @@
-"""Vaswani et al.'s absolute encoding: a sinusoid added to the embedded tokens.
-
-Al-Rfou et al.'s encoding: learned positions added to the input of every layer.
-"""
+"""Absolute encodings: a sinusoid on the input (Vaswani et al.), learned positions at every layer
+(Al-Rfou et al.)."""
 
 import torch
 from torch import Tensor, nn

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
-from txlbench.models.interface import computing_dtype
-from txlbench.models.positions.tables import DistanceScores, DistanceTable, recall_tables
+from txlbench.models.interface import autocast_dtype
+from txlbench.models.positions.tables import DistanceScores, DistanceTable, tables_from_cache
 
 
 class ScoreTerms(NamedTuple):
@@ -130,7 +130,7 @@ class Encoding(nn.Module):
             kept: empty at first; what is put there is there again in the next pass.
             queries: how many there are, of all streams together.
         """
-        dtype = computing_dtype(like)
+        dtype = autocast_dtype(like)
 
         def tables(reach: int) -> Iterable[DistanceTable | None]:
             shared = self.prepare(reach, clamp_len, like)
@@ -138,4 +138,4 @@ class Encoding(nn.Module):
                 table = self.distance_table(layer, shared)
                 yield None if table is None else table.prescaled(dtype)
 
-        return recall_tables(kept, dtype, keys, tables)
+        return tables_from_cache(kept, dtype, keys, tables)

@@ -1,11 +1,8 @@
-"""What relative encodings multiply queries with, by layer and distance, kept between passes.
+"""Tables that score queries by distance, the sinusoids behind them, and their cache.
 
-Sinusoids of positions and distances, exact enough to tell 513 from 514.
-
-Scores of a single query at every distance from sums of angles: no row a distance is read.
-
-With W_kR's columns for sines and cosines, the query's score at distance d is a sum over the
-frequencies f of the sinusoid (`positions.sinusoid`)::
+`DistanceTable` is what relative encodings give for a layer: a row a distance, a bias a distance,
+or both. `AngleSums` scores a single query without rows. With W_kR's columns for sines and cosines,
+the query's score at distance d is a sum over the frequencies f of the sinusoid (`sinusoid`)::
 
     s(d) = sum_f a_f sin(d f) + b_f cos(d f) = Re sum_f (b_f - i a_f) e^{i d f}
 
@@ -45,7 +42,7 @@ def sinusoid(positions: Tensor, d_model: int, dtype: torch.dtype) -> Tensor:
 
 
 def frequencies(d_model: int, device: torch.device) -> Tensor:
-    """Of the sines, and of the cosines, in float64: [ceil(d_model / 2)]."""
+    """Frequencies of the sines, and of the cosines, in float64: [ceil(d_model / 2)]."""
     halves = torch.arange(0, d_model, 2, dtype=torch.float64, device=device)
     return 10000.0 ** (-halves / d_model)
 
@@ -134,7 +131,7 @@ Tables = tuple[DistanceScores | None, ...]
 
 
 @dataclass(frozen=True)
-class _Recalled:
+class _CachedTables:
     """Tables as far as they reach, and those of the number of keys that was last asked for."""
 
     reach: int
@@ -143,29 +140,30 @@ class _Recalled:
     newest: Tables
 
 
-def recall_tables(
+def tables_from_cache(
     kept: dict[Hashable, Any],
     name: Hashable,
     keys: int,
     make: Callable[[int], Iterable[DistanceScores | None]],
 ) -> Tables:
-    """The tables of that many keys, out of kept ones where those reach as far.
+    """The tables of that many keys, cut from cached ones where those reach as far.
 
     Args:
-        name: tells these from other tables that are kept.
+        kept: the cache.
+        name: key of these tables in the cache.
         make: gives each layer's table of a number of keys, scaled.
     """
-    recalled: _Recalled | None = kept.get(name)
-    if recalled is not None and recalled.keys == keys:
-        return recalled.newest
-    if recalled is None or recalled.reach < keys:
+    cached: _CachedTables | None = kept.get(name)
+    if cached is not None and cached.keys == keys:
+        return cached.newest
+    if cached is None or cached.reach < keys:
         # Twice as far, since memory that grows asks for a little more each time.
-        reach = keys if recalled is None else 2 * keys
+        reach = keys if cached is None else 2 * keys
         tables = tuple(make(reach))
     else:
-        reach, tables = recalled.reach, recalled.tables
+        reach, tables = cached.reach, cached.tables
     newest = tuple(None if table is None else table.newest(keys) for table in tables)
-    kept[name] = _Recalled(reach, tables, keys, newest)
+    kept[name] = _CachedTables(reach, tables, keys, newest)
     return newest
 
 

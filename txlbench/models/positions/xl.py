@@ -1,6 +1,7 @@
 """Transformer-XL's relative encoding (Dai et al. 2019, section 3.3)."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout
-from txlbench.models.interface import computing_dtype
+from txlbench.models.interface import autocast_dtype
 from txlbench.models.mask import pad_distances
 from txlbench.models.positions.encoding import Encoding
 from txlbench.models.positions.tables import (
@@ -18,14 +19,14 @@ from txlbench.models.positions.tables import (
     DistanceTable,
     cached_sinusoid,
     columns_in_pairs,
-    recall_tables,
+    tables_from_cache,
 )
 
 FAR = 1024
 """Keys from which a CPU sums angles faster for a single query than it reads R: equal at 800."""
 
 EXACT = (torch.float32, torch.float64)
-"""In what angles may be summed."""
+"""Number formats in which angles may be summed."""
 
 
 class XLEncoding(Encoding):
@@ -75,9 +76,10 @@ class XLEncoding(Encoding):
     ) -> Sequence[DistanceScores | None]:
         """W_kR R of every layer; beside many keys sums of angles for a single query."""
         far = keys >= FAR and like.device.type == "cpu"
-        exact = computing_dtype(like) in EXACT
+        exact = autocast_dtype(like) in EXACT
         if queries == 1 and far and clamp_len is None and exact:
-            return recall_tables(kept, AngleSums, keys, lambda reach: self.angle_sums(reach, like))
+            make = partial(self.angle_sums, like=like)
+            return tables_from_cache(kept, AngleSums, keys, make)
         return super().cached_tables(kept, keys, clamp_len, like, queries)
 
     def angle_sums(self, reach: int, like: Tensor) -> Iterator[AngleSums]:
