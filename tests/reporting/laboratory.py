@@ -50,7 +50,7 @@ SPEC: dict[str, Any] = {
 def quality(config: RunConfig) -> float:
     """A made-up loss in nats: recurrence and relative positions help."""
     loss = 1.9 if config.train.recurrence else 2.0
-    return loss + (0 if config.model.is_relative else 0.12)
+    return loss + (0 if config.model.has_coherent_memory else 0.12)
 
 
 class Laboratory:
