@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -41,6 +42,22 @@ def test_one_experiment_by_its_directory(laboratory: Laboratory) -> None:
     assert figures("results/a")[0] == 0
     assert not other.table("csv").exists()
     assert "txlbench figures results/a" in Path("results/a/table.md").read_text()
+
+
+def test_figures_for_a_paper(laboratory: Laboratory) -> None:
+    laboratory.finished(name="a", seeds=[1])
+    status, printed, _ = figures("--format", "pdf", "--width", "single", "--no-title")
+    drawn = [Path(line) for line in printed.split("\n") if "figures" in line]
+    assert status == 0
+    assert len(drawn) == 4
+    assert all(path.read_bytes().startswith(b"%PDF") for path in drawn)
+    assert b"/MediaBox [ 0 0 237.6 " in drawn[0].read_bytes()
+
+
+@pytest.mark.parametrize("width", ["1", "triple", "nan", "99"])
+def test_a_width_that_cannot_be(laboratory: Laboratory, width: str) -> None:
+    with pytest.raises(click.UsageError, match="single"):
+        figures("--width", width)
 
 
 def test_a_broken_experiment_does_not_stop_the_others(laboratory: Laboratory) -> None:

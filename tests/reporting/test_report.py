@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 
 from tests.reporting.laboratory import COMMIT, Laboratory, quality
@@ -14,7 +13,7 @@ from txlbench.records.schema import RunState
 from txlbench.reporting.experiment_results import Results, read_results
 from txlbench.reporting.figures import attention_length, learning_curves, losses
 from txlbench.reporting.figures import losses as rows_figure
-from txlbench.reporting.figures.style import COLOURS, Palette
+from txlbench.reporting.figures.style import COLOURS, Drawing, Palette, style
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.report import FIGURES, draw_all
 
@@ -29,9 +28,9 @@ def read(directory: ExperimentDirectory) -> tuple[Results, Palette]:
     return results, Palette(results.labels)
 
 
-def texts(figure: Figure | None) -> str:
-    assert figure is not None
-    axes = figure.axes[0]
+def texts(drawing: Drawing | None) -> str:
+    assert drawing is not None
+    axes = drawing.axes
     labels = [text.get_text() for text in (*axes.texts, *axes.get_yticklabels())]
     return "\n".join([*labels, axes.get_xlabel(), axes.get_ylabel()])
 
@@ -60,7 +59,7 @@ def test_every_axis_has_its_unit(laboratory: Laboratory) -> None:
     corpus = {"name": "mine", "path": "train.txt", "level": "word"}
     for unit, changes in (("bits per character", {}), ("perplexity", {"corpus": corpus})):
         results, palette = read(laboratory.finished(seeds=[1], **changes))
-        for _, draw in FIGURES.values():
+        for draw in FIGURES.values():
             assert unit in texts(draw(results, palette))
 
 
@@ -69,7 +68,7 @@ def test_rows_keep_their_colour(laboratory: Laboratory) -> None:
     for draw in (learning_curves.draw, attention_length.draw, losses.draw_loss_by_position):
         figure = draw(results, palette)
         assert figure is not None
-        used = {line.get_color() for line in figure.axes[0].lines}
+        used = {line.get_color() for line in figure.axes.lines}
         assert used == set(COLOURS[:3])
 
 
@@ -83,7 +82,7 @@ def test_extrapolation_is_dashed(laboratory: Laboratory) -> None:
     results, palette = read(laboratory.finished(seeds=[1]))
     figure = attention_length.draw(results, palette)
     assert figure is not None
-    dashed = [line for line in figure.axes[0].lines if line.is_dashed()]
+    dashed = [line for line in figure.axes.lines if line.is_dashed()]
     assert [list(line.get_xdata()) for line in dashed] == [[16, 32, 64]]
     assert {line.get_color() for line in dashed} == {palette.colour("absolute")}
 
@@ -94,7 +93,7 @@ def test_rows_stand_in_measured_order(laboratory: Laboratory) -> None:
         laboratory.finish(run, config, line, loss=lambda config: 4 - quality(config))
     figure = rows_figure.draw_loss_by_row(*read(directory))
     assert figure is not None
-    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    names = [text.get_text() for text in figure.axes.get_yticklabels()]
     assert names == ["absolute", "xl, no memory", "xl"]
 
 
@@ -133,7 +132,7 @@ def test_long_segments_are_averaged_in_growing_bins(laboratory: Laboratory) -> N
     train = {"tgt_len": 256, "mem_len": 256, "batch_size": 4, "max_step": 20}
     figure = losses.draw_loss_by_position(*read(laboratory.finished(seeds=[1, 2], train=train)))
     assert figure is not None
-    positions = np.asarray(figure.axes[0].lines[0].get_xdata(), dtype=float)
+    positions = np.asarray(figure.axes.lines[0].get_xdata(), dtype=float)
     assert list(positions[:4]) == [1, 2, 3, 4]
     assert np.diff(positions)[-1] > 10
     assert len(positions) < 64
@@ -156,4 +155,5 @@ def test_a_label_is_drawn_as_it_is(laboratory: Laboratory, label: str) -> None:
     directory = laboratory.finished(rows=[{"label": label}], seeds=[1])
     results, palette = read(directory)
     draw_all(results, Provenance.of(results, "txlbench"), directory.path / "figures")
-    assert label in texts(rows_figure.draw_loss_by_row(results, palette))
+    with style():
+        assert label in texts(rows_figure.draw_loss_by_row(results, palette))

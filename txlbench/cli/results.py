@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -18,6 +18,7 @@ from txlbench.records.schema import RunState
 
 if TYPE_CHECKING:
     from txlbench.records.experiment_directory import ExperimentDirectory
+    from txlbench.reporting.figures.style import Look
     from txlbench.runs.merge import Merged
 
 
@@ -82,9 +83,50 @@ Made = tuple[tuple[Path, ...], tuple[str, ...]]
 """Files, and what is damaged and was left out."""
 
 
-@verb("figures", "txlbench figures", "txlbench figures results/quick")
+class FigureWidth(click.ParamType):  # type: ignore[type-arg]
+    """Inches, or the width of one or two columns of a paper."""
+
+    name = "INCHES|single|double"
+    COLUMNS: ClassVar = {"single": 3.3, "double": 6.8}
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            width = self.COLUMNS.get(value) or float(value)
+        except ValueError:
+            width = 0.0
+        if not 2 <= width <= 20:
+            self.fail(f"{value!r} is none of 2 to 20 inches, single and double", param, ctx)
+        return width
+
+
+@verb(
+    "figures",
+    "txlbench figures",
+    "txlbench figures results/quick --format pdf --width single --no-title",
+)
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
-def figures(directories: tuple[Path, ...]) -> int:
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    type=click.Choice(["png", "svg", "pdf"]),
+    help="Kind of file, more than once for several. [default: png and svg]",
+)
+@click.option(
+    "--width",
+    default=7.2,
+    show_default=True,
+    type=FigureWidth(),
+    help="Width of the figures; letters shrink with it. single is 3.3 inches, double 6.8.",
+)
+@click.option(
+    "--title/--no-title", default=True, help="Leave out title, subtitle and source, for a paper."
+)
+def figures(
+    directories: tuple[Path, ...], formats: tuple[str, ...], width: float, title: bool
+) -> int:
     """Rebuild tables and figures from stored results.
 
     DIRECTORIES are experiments, results of `recl`, `speed` and other verbs, or folders of them;
@@ -92,27 +134,30 @@ def figures(directories: tuple[Path, ...]) -> int:
     """
     from txlbench.errors import ExitStatus
     from txlbench.records.experiment_directory import results_at
+    from txlbench.reporting.figures.style import Look
 
     command = " ".join(["txlbench figures", *map(str, directories)])
+    look = Look(formats or ("png", "svg"), width, title)
     experiments, findings = results_at(directories)
     whole = [
-        _rebuild(each.path, partial(_rebuild_experiment, each, command)) for each in experiments
+        _rebuild(each.path, partial(_rebuild_experiment, each, command, look))
+        for each in experiments
     ]
-    whole += [_rebuild(each, partial(_rebuild_finding, each, command)) for each in findings]
+    whole += [_rebuild(each, partial(_rebuild_finding, each, command, look)) for each in findings]
     return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
 
 
-def _rebuild_experiment(directory: "ExperimentDirectory", command: str) -> Made:
+def _rebuild_experiment(directory: "ExperimentDirectory", command: str, look: "Look") -> Made:
     from txlbench.reporting.report import report
 
-    written = report(directory, command)
+    written = report(directory, command, look)
     return (*written.tables, *written.figures), tuple(written.damage)
 
 
-def _rebuild_finding(path: Path, command: str) -> Made:
+def _rebuild_finding(path: Path, command: str, look: "Look") -> Made:
     from txlbench.reporting.findings import report_finding
 
-    return report_finding(path, command).paths, ()
+    return report_finding(path, command, look).paths, ()
 
 
 def _rebuild(path: Path, write: Callable[[], Made]) -> bool:

@@ -60,7 +60,7 @@ def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Publis
     return publish(
         request.out / "bench.json",
         lambda: _record(request, progress),
-        lambda place: report_bench(place, request.command, request.against),
+        lambda place: report_bench(place, request.command, against=request.against),
     )
 
 

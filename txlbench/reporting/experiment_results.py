@@ -1,7 +1,7 @@
 """An experiment's results: every line of its table with the records of its runs."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,12 @@ class Results:
             (line, tuple(run for run in self.runs if run.line is line))
             for line in self.experiment.lines
         ]
+
+    def only(self, labels: Collection[str]) -> "Results":
+        """The lines with these labels."""
+        lines = tuple(line for line in self.experiment.lines if line.label in labels)
+        runs = tuple(run for run in self.runs if run.label in labels)
+        return Results(replace(self.experiment, lines=lines), runs, self.commands)
 
     def by_label_in(self, unit: str) -> Iterator[tuple[str, tuple[RunResult, ...]]]:
         """(label, runs) of the lines whose losses are shown in `unit`."""

@@ -11,17 +11,27 @@ Everything that is shown of a bench.json: its table in three formats and a figur
 Everything that is shown of a truth.json: a page, its table in three formats, a figure.
 """
 
+import contextlib
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from txlbench.errors import UserError
 from txlbench.files import write_text
+from txlbench.records.experiment_directory import find_experiments
 from txlbench.reporting.bench import BenchRecord, bench_table, read_bench
 from txlbench.reporting.figures import finding_figures, recl_curves
-from txlbench.reporting.figures.style import Palette, add_foot, save, style
+from txlbench.reporting.figures.style import (
+    Drawing,
+    FigureSource,
+    Look,
+    Palette,
+    style,
+    write_figure,
+)
 from txlbench.reporting.recl import (
     ReclRecord,
     explanations,
@@ -44,14 +54,11 @@ class Written:
     text: str
 
 
-RECL_FIGURES = {
-    "recl_gain": (recl_curves.GAINS_TITLE, recl_curves.draw_gains),
-    "recl_loss": (recl_curves.LOSSES_TITLE, recl_curves.draw_losses),
-}
-"""File name -> (title, what draws it), one file a group."""
+RECL_FIGURES = {"recl_gain": recl_curves.draw_gains, "recl_loss": recl_curves.draw_losses}
+"""File name -> what draws it, one file a group."""
 
 
-def report_recl(directory: Path, command: str) -> Written:
+def report_recl(directory: Path, command: str, look: Look | None = None) -> Written:
     """Writes recl.csv, .md, .tex and figures/recl_*.png, .svg beside a recl.json.
 
     Args:
@@ -63,7 +70,7 @@ def report_recl(directory: Path, command: str) -> Written:
     record = read_recl(directory / "recl.json", command)
     table = recl_table(record)
     paths = _write_tables(directory, record, table)
-    paths += _draw_figures(directory / "figures", record)
+    paths += _draw_figures(directory, record, look or Look())
     shown = Table(table.columns, tuple(explanations(record)), record.short)
     return Written(tuple(paths), plain_text(shown))
 
@@ -84,20 +91,41 @@ def _write_tables(directory: Path, record: ReclRecord, table: Table) -> list[Pat
     return [directory / f"recl.{suffix}" for suffix in texts]
 
 
-def _draw_figures(folder: Path, record: ReclRecord) -> list[Path]:
-    palette = Palette(record.models)
+def _draw_figures(directory: Path, record: ReclRecord, look: Look) -> list[Path]:
+    palette = _palette(record.models, directory)
     paths = []
-    with style():
-        for name, (title, draw) in RECL_FIGURES.items():
+    with style(look.width):
+        for name, draw in RECL_FIGURES.items():
             for group in record.groups():
-                figure = draw(record, group, palette)
-                add_foot(figure, record, ())
-                stem = folder / f"{name}{f'-{group.name}' * bool(group.name)}"
-                paths += save(figure, stem, title, record)
+                stem = directory / "figures" / f"{name}{f'-{group.name}' * bool(group.name)}"
+                paths += write_figure(draw(record, group, palette), stem, record, look)
     return paths
 
 
-def report_speed(directory: Path, command: str) -> Written:
+def _draw(
+    directory: Path, name: str, draw: Callable[[], Drawing], source: FigureSource, look: Look
+) -> list[Path]:
+    with style(look.width):
+        return write_figure(draw(), directory / "figures" / name, source, look)
+
+
+def _palette(models: Iterable[str], directory: Path) -> Palette:
+    """The colours that models have in the figures of the experiment beside `directory`.
+
+    Of several experiments the one counts that has the most of the models.
+    """
+    wanted = list(dict.fromkeys(models))
+    known: tuple[str, ...] = ()
+    for experiment in find_experiments(directory.parent):
+        with contextlib.suppress(UserError):
+            labels = tuple(line.label for line in experiment.read_spec().lines)
+            known = max(known, labels, key=lambda each: len(set(each) & set(wanted)))
+    if not set(known) & set(wanted):
+        return Palette(tuple(wanted))
+    return Palette((*known, *(model for model in wanted if model not in known)))
+
+
+def report_speed(directory: Path, command: str, look: Look | None = None) -> Written:
     """Writes speed.csv, .md, .tex and figures/speed.png, .svg beside a speed.json.
 
     Args:
@@ -116,14 +144,15 @@ def report_speed(directory: Path, command: str) -> Written:
     for suffix, text in texts.items():
         write_text(directory / f"speed.{suffix}", text)
     paths = [directory / f"speed.{suffix}" for suffix in texts]
-    with style():
-        drawn = finding_figures.draw_speed(record)
-        add_foot(drawn, record, ())
-        paths += save(drawn, directory / "figures" / "speed", finding_figures.SPEED_TITLE, record)
+    palette = _palette((line["model"] for line in record.results), directory)
+    draw = partial(finding_figures.draw_speed, record, palette)
+    paths += _draw(directory, "speed", draw, record, look or Look())
     return Written(tuple(paths), plain_text(table))
 
 
-def report_bench(directory: Path, command: str, against: Path | None = None) -> Written:
+def report_bench(
+    directory: Path, command: str, look: Look | None = None, against: Path | None = None
+) -> Written:
     """Writes bench.csv, .md, .tex and figures/bench.png, .svg beside a bench.json.
 
     Args:
@@ -138,10 +167,8 @@ def report_bench(directory: Path, command: str, against: Path | None = None) -> 
     texts = {"csv": _bench_csv(record), "md": f"# Speed\n\n{markdown(table)}", "tex": latex(table)}
     for suffix, text in texts.items():
         write_text(directory / f"bench.{suffix}", text)
-    with style():
-        drawn = finding_figures.draw_bench(record)
-        add_foot(drawn, record, ())
-        figures = save(drawn, directory / "figures" / "bench", finding_figures.BENCH_TITLE, record)
+    draw = partial(finding_figures.draw_bench, record)
+    figures = _draw(directory, "bench", draw, record, look or Look())
     paths = [*(directory / f"bench.{suffix}" for suffix in texts), *figures]
     return Written(tuple(paths), plain_text(table))
 
@@ -162,7 +189,7 @@ def _bench_csv(record: BenchRecord) -> str:
     return text.getvalue()
 
 
-def report_truth(directory: Path, command: str) -> Written:
+def report_truth(directory: Path, command: str, look: Look | None = None) -> Written:
     """Writes truth.md, .csv, .tex and figures/truth.png, .svg beside a truth.json.
 
     Raises:
@@ -173,10 +200,9 @@ def report_truth(directory: Path, command: str) -> Written:
     texts = {"md": _truth_page(record), "csv": truth_csv(record), "tex": latex(table)}
     for suffix, text in texts.items():
         write_text(directory / f"truth.{suffix}", text)
-    with style():
-        drawn = finding_figures.draw_truth(record)
-        add_foot(drawn, record, ())
-        figures = save(drawn, directory / "figures" / "truth", finding_figures.TRUTH_TITLE, record)
+    palette = _palette(map(finding_figures.truth_name, record.rows), directory)
+    draw = partial(finding_figures.draw_truth, record, palette)
+    figures = _draw(directory, "truth", draw, record, look or Look())
     paths = [*(directory / f"truth.{suffix}" for suffix in texts), *figures]
     return Written(tuple(paths), plain_text(table))
 
@@ -186,14 +212,14 @@ def _truth_page(record: TruthRecord) -> str:
         [
             "# Measured against known\n",
             markdown(truth_table(record)),
-            f"![{finding_figures.TRUTH_TITLE}](figures/truth.png)\n",
+            "![Measured and known loss by context](figures/truth.png)\n",
             "## Loss by context\n",
             markdown(context_table(record)),
         ]
     )
 
 
-REPORTS: Mapping[str, Callable[[Path, str], Written]] = {
+REPORTS: Mapping[str, Callable[[Path, str, Look | None], Written]] = {
     "recl.json": report_recl,
     "truth.json": report_truth,
     "bench.json": report_bench,
@@ -201,14 +227,14 @@ REPORTS: Mapping[str, Callable[[Path, str], Written]] = {
 }
 
 
-def report_finding(path: Path, command: str) -> Written:
+def report_finding(path: Path, command: str, look: Look | None = None) -> Written:
     """Writes what is shown of the finding `path`.
 
     Raises:
         UserError: if it is not whole.
     """
     try:
-        return REPORTS[path.name](path.parent, command)
+        return REPORTS[path.name](path.parent, command, look)
     except (UserError, OSError):
         raise
     except Exception as error:  # of many kinds, from values that no verb writes

@@ -1,48 +1,69 @@
-"""Everything an experiment shows: its table in three formats and its figures, written out.
-
-All figures of an experiment: which there are, and how they are written.
-"""
+"""Everything an experiment shows: its table in three formats and its figures, written out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-from matplotlib.figure import Figure
 
 from txlbench.files import write_text
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.reporting.experiment_results import Results, read_results
 from txlbench.reporting.figures import attention_length, learning_curves, losses
 from txlbench.reporting.figures.series import unit_of
-from txlbench.reporting.figures.style import Palette, add_foot, remove, save, style
+from txlbench.reporting.figures.style import (
+    Drawing,
+    Look,
+    Palette,
+    cut,
+    listed,
+    scaled,
+    style,
+    write_figure,
+)
 from txlbench.reporting.frames import table_frame
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.rows import build_rows
 from txlbench.reporting.table import Table, build_table, for_terminal, latex, markdown, plain_text
 
-FIGURES: dict[str, tuple[str, Callable[[Results, Palette], Figure | None]]] = {
-    "learning_curves": (learning_curves.TITLE, learning_curves.draw),
-    "attention_length": (attention_length.TITLE, attention_length.draw),
-    "loss_by_row": (losses.LOSS_BY_ROW_TITLE, losses.draw_loss_by_row),
-    "loss_by_position": (losses.LOSS_BY_POSITION_TITLE, losses.draw_loss_by_position),
+FIGURES: dict[str, Callable[[Results, Palette], Drawing | None]] = {
+    "learning_curves": learning_curves.draw,
+    "attention_length": attention_length.draw,
+    "loss_by_row": losses.draw_loss_by_row,
+    "loss_by_position": losses.draw_loss_by_position,
 }
-"""File name -> (title, what draws it, or None where the records hold nothing for it)."""
+"""File name -> what draws it, or None where the records hold nothing for it."""
+MOST_ROWS = 40
+"""More rows cannot be told apart in a figure; of more the best and the worst are drawn."""
 
 
-def draw_all(results: Results, provenance: Provenance, folder: Path) -> list[Path]:
-    """Writes every figure that the records allow as PNG and SVG into `folder`."""
+def draw_all(
+    results: Results, provenance: Provenance, folder: Path, look: Look | None = None
+) -> list[Path]:
+    """Writes every figure that the records allow into `folder`."""
+    look = look or Look()
     palette = Palette(results.labels)
-    missing = list(results.left_out(unit_of(results)))
+    shown, reason = _readable(results)
     written = []
-    with style():
-        for name, (title, draw) in FIGURES.items():
-            figure = draw(results, palette)
-            if figure is None:
-                remove(folder / name)  # of an earlier state of the records
-                continue
-            add_foot(figure, provenance, missing if name != "learning_curves" else ())
-            written += save(figure, folder / name, title, provenance)
+    with style(look.width):
+        missing = [cut(each, scaled(7)) for each in shown.left_out(unit_of(results))]
+        left_out = f"Not shown: {listed(missing)}" if missing else ""
+        for name, draw in FIGURES.items():
+            note = reason if name == "learning_curves" else f"{left_out} {reason}"
+            written += write_figure(
+                draw(shown, palette), folder / name, provenance, look, note.strip()
+            )
     return written
+
+
+def _readable(results: Results) -> tuple[Results, str]:
+    """The rows that a figure can hold, and what is said where that is not all of them."""
+    if len(results.labels) <= MOST_ROWS:
+        return results, ""
+    measured = [row for row in build_rows(results) if row.best and row.did_train]
+    ranked = [row.label for row in sorted(measured, key=lambda row: row.best.mean)]  # type: ignore[union-attr]
+    half = MOST_ROWS // 2
+    chosen = [*ranked[:half], *ranked[half:][-half:]] or list(results.labels[:MOST_ROWS])
+    what = "the best and the worst" if ranked else "the first"
+    return results.only(chosen), f"Shown: {what}, {len(chosen)} of {len(results.labels)} rows."
 
 
 @dataclass(frozen=True)
@@ -65,11 +86,12 @@ class Written:
         return plain_text(self.table)
 
 
-def report(directory: ExperimentDirectory, command: str) -> Written:
-    """Writes table.csv, .md, .tex and figures/*.png, .svg from what the runs have left so far.
+def report(directory: ExperimentDirectory, command: str, look: Look | None = None) -> Written:
+    """Writes table.csv, .md, .tex and the figures from what the runs have left so far.
 
     Args:
         command: what the user typed, which tables and figures name.
+        look: of the figures; their usual one without it.
 
     Raises:
         UserError: if the experiment's own file cannot be read.
@@ -78,7 +100,7 @@ def report(directory: ExperimentDirectory, command: str) -> Written:
     provenance = Provenance.of(results, command)
     table = build_table(results, provenance)
     tables = _write_tables(directory, results, provenance, table)
-    figures = draw_all(results, provenance, directory.figures)
+    figures = draw_all(results, provenance, directory.figures, look)
     damage = dict.fromkeys(run.error for run in results.runs if run.is_damaged)
     shown = for_terminal(table, provenance.short)
     return Written(tuple(tables), tuple(figures), shown, tuple(damage))

@@ -14,29 +14,27 @@ def drawn(draw, folder, **changes):
     record = read_recl(write_record(folder, **changes) / "recl.json", COMMAND)
     (group, *_) = record.groups()
     with style():
-        figure = draw(record, group, Palette(record.models))
-    return record, group, figure.axes[0]
+        drawing = draw(record, group, Palette(record.models))
+    return record, group, drawing.axes
 
 
 def texts(axes):
-    return "\n".join([axes.get_xlabel(), axes.get_ylabel(), *(t.get_text() for t in axes.texts)])
+    shown = [axes.get_title("left"), axes.get_xlabel(), axes.get_ylabel()]
+    return "\n".join([*shown, *(text.get_text() for text in axes.texts)])
 
 
-def test_gains_are_unnormalised_and_at_r_of_a_tenth(tmp_path):
-    _, group, axes = drawn(draw_gains, tmp_path)
+def test_gains_are_unnormalised_a_panel_for_each_r(tmp_path):
+    record, group, axes = drawn(draw_gains, tmp_path)
+    panels = axes.get_figure().axes
+    assert [float(panel.get_title("left")[4:].split(":")[0]) for panel in panels] == record.shares
     shown = [line.get_ydata().tolist() for line in axes.lines]
     for model in ("XL", "LSTM"):
         assert group.result(model, 0.1)["differences"] in shown
     assert (0.01 * np.array(group.baseline(0.1))).tolist() in shown
     found = texts(axes)
-    assert "perplexity difference" in found
+    assert "log scale" in found
     assert "XL: ≥400 (300)" in found
     assert "hardest 10%" in found
-
-
-def test_without_a_tenth_the_smallest_share_is_shown(tmp_path):
-    *_, axes = drawn(draw_gains, tmp_path, shares=(1.0, 0.5))
-    assert "hardest 50%" in texts(axes)
 
 
 def test_steps_are_marked_by_what_they_count_for(tmp_path):
@@ -47,8 +45,8 @@ def test_steps_are_marked_by_what_they_count_for(tmp_path):
     hollow = [line for line in circles if line.get_mfc() == "white"]
     crosses = [line for line in axes.lines if line.get_marker() == "x"]
     assert [line.get_xdata().tolist() for line in filled] == [[200, 300], [200]]
-    assert [line.get_xdata().tolist() for line in hollow] == [[400], []]
-    assert [line.get_xdata().tolist() for line in crosses] == [[], [300, 400]]
+    assert [line.get_xdata().tolist() for line in hollow] == [[400]]
+    assert [line.get_xdata().tolist() for line in crosses] == [[300, 400]]
 
 
 def test_losses_stand_in_the_unit_of_the_record(tmp_path):

@@ -5,84 +5,51 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from txlbench.config.measurements import Measurement
 from txlbench.records.schema import Outcome
 from txlbench.reporting.experiment_results import Results, RunResult
-from txlbench.reporting.figures.labels import End, label_ends
-from txlbench.reporting.figures.series import (
-    draw_range,
-    each_label,
-    name_with_state,
-    over_seeds,
-    set_limits,
-    unit_name,
-    unit_of,
-)
-from txlbench.reporting.figures.style import (
-    GREY,
-    Palette,
-    add_key,
-    height_for,
-    new_figure,
-    width_for,
-)
+from txlbench.reporting.figures.series import LineFigure, by_label, over_seeds, seeds_of, unit_of
+from txlbench.reporting.figures.style import DASHED, Drawing, Palette, key_handle, scaled
 from txlbench.reporting.frames import sweep_frame
-from txlbench.reporting.rows import estimate
 
-TITLE = "Loss against attention length"
 LOGARITHMIC_FROM = 4
 """Lengths whose largest is this many times the smallest stand on a log scale."""
 
 
-def draw(results: Results, palette: Palette) -> Figure | None:
+def draw(results: Results, palette: Palette) -> Drawing | None:
     """One line a row on the reported split; None without a sweep."""
     unit = unit_of(results)
-    lines = dict(results.comparable_in(unit))
+    rows = dict(results.comparable_in(unit))
     split = results.runs[0].config.evaluate.split
     frame = sweep_frame(results)
-    frame = frame[(frame["split"] == split) & frame["label"].isin(list(lines))]
+    frame = frame[(frame["split"] == split) & frame["label"].isin(list(rows))]
     if frame.empty:
         return None
-    shown = set(frame["label"])
-    names = {k: name_with_state(k, runs) for k, runs in lines.items() if k in shown}
-    figure, axes = new_figure(
-        TITLE,
-        f"{split}; every query sees so many keys, itself included",
-        width_for(names.values()),
-        height_for(names),
-    )
-    ends, values, lengths = [], [], set()
-    for label, part in each_label(frame, results.labels):
-        found = over_seeds(part, "attention_length")
-        colour = palette.colour(label)
-        draw_range(axes, found, colour)
-        _draw_line(axes, part, found, colour)
-        values += _draw_markers(axes, lines[label], colour)
-        lengths |= set(found.index)
-        ends.append(
-            End(found.index[-1], found["mean"].iloc[-1], names[label], colour, palette.ink(label))
-        )
-    set_limits(axes, [*values, *_heights(frame)], unit)
-    _set_lengths(axes, sorted(lengths))
-    axes.set(xlabel="attention length (keys)", ylabel=f"loss ({unit_name(unit)})")
-    add_key(axes, _legend(bool(frame["extrapolated"].any())))
-    label_ends(axes, ends)
-    return figure
+    parts = by_label(frame)
+    lines = LineFigure({label: rows[label] for label in parts}, palette, unit)
+    heights: list[float] = _heights(frame)
+    for label, part in parts.items():
+        found, colour = over_seeds(part, "attention_length"), palette.colour(label)
+        lines.add(label, found, with_markers=False)
+        _draw_line(lines.axes, part, found["mean"], colour)
+        heights += _draw_markers(lines.axes, rows[label], colour)
+    _set_lengths(lines, sorted(set(frame["attention_length"])), heights)
+    subtitle = f"{split}; every query sees so many keys, itself included{seeds_of(frame)}"
+    key = _key(extrapolates=bool(frame["extrapolated"].any()))
+    return Drawing(lines.figure, "Loss against attention length", subtitle, key)
 
 
-def _draw_line(axes: Axes, part: pd.DataFrame, found: pd.DataFrame, colour: str) -> None:
+def _draw_line(axes: Axes, part: pd.DataFrame, mean: pd.Series, colour: str) -> None:
     """Solid where positions were trained, dashed beyond."""
     beyond = set(part.loc[part["extrapolated"], "attention_length"])
-    mean = found["mean"]
     trained = mean[[length not in beyond for length in mean.index]]
     axes.plot(trained.index, trained, color=colour)
     if beyond:
         joined = mean[[length in beyond or length in trained.index[-1:] for length in mean.index]]
-        axes.plot(joined.index, joined, color=colour, linestyle=(0, (3, 2)))
+        axes.plot(joined.index, joined, color=colour, linestyle=DASHED)
 
 
 def _heights(frame: pd.DataFrame) -> list[float]:
@@ -99,26 +66,25 @@ def _heights(frame: pd.DataFrame) -> list[float]:
 
 
 def _draw_markers(axes: Axes, runs: Sequence[RunResult], colour: str) -> list[float]:
-    """Marks init (open) and the shortest best (filled), means over seeds; returns their heights."""
+    """Marks init (open) and the shortest best (filled); returns their heights.
+
+    Init is the mean over seeds. Each length that some seed chose has a mark, as lengths have no
+    mean, over the seeds that chose it.
+    """
     outcomes = [(run, run.outcome) for run in runs if run.outcome]
-    keys = mean_keys(outcomes[0][1].init.measurement)
-    init = estimate([run.displayed(outcome.init.loss) for run, outcome in outcomes])
-    best = estimate([run.displayed(_loss_there(outcome)) for run, outcome in outcomes])
-    lengths = [outcome.attention_length for _, outcome in outcomes]
-    length = estimate([each for each in lengths if each is not None])
-    assert init is not None
-    assert best is not None
-    assert length is not None
-    style: dict[str, Any] = {
-        "color": colour,
-        "markersize": 7,
-        "linestyle": "none",
-        "clip_on": False,
-        "zorder": 4,
-    }
-    axes.plot([keys], [init.mean], marker="o", markerfacecolor="white", mew=1.6, **style)
-    axes.plot([length.mean], [best.mean], marker="D", mec="white", mew=0.8, **style)
-    return [init.mean, best.mean]
+    init = [run.displayed(outcome.init.loss) for run, outcome in outcomes]
+    keys, init_mean = mean_keys(outcomes[0][1].init.measurement), sum(init) / len(init)
+    axes.plot([keys], [init_mean], marker="o", mfc="white", mew=scaled(1.6), color=colour, zorder=4)
+    chosen: dict[int, list[float]] = {}
+    for run, outcome in outcomes:
+        if outcome.attention_length is not None:
+            loss = run.displayed(_loss_there(outcome))
+            chosen.setdefault(outcome.attention_length, []).append(loss)
+    best = {length: sum(values) / len(values) for length, values in chosen.items()}
+    style: dict[str, Any] = {"marker": "D", "mec": "white", "mew": scaled(0.8), "linestyle": "none"}
+    if best:
+        axes.plot(list(best), list(best.values()), color=colour, zorder=4, clip_on=False, **style)
+    return [init_mean, *best.values()]
 
 
 def _loss_there(outcome: Outcome) -> float:
@@ -139,21 +105,23 @@ def mean_keys(regime: Measurement) -> float:
     return regime.mem_len + regime.tgt_len - (regime.stride - 1) / 2
 
 
-def _set_lengths(axes: Axes, lengths: Sequence[int]) -> None:
-    if lengths[-1] >= LOGARITHMIC_FROM * lengths[0]:
-        axes.set_xscale("log", base=2)
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_locator(FixedLocator(lengths))
-    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+def _set_lengths(lines: LineFigure, lengths: Sequence[int], heights: Sequence[float]) -> None:
+    is_logarithmic = lengths[-1] >= LOGARITHMIC_FROM * lengths[0]
+    axis = lines.axes.xaxis
+    if is_logarithmic:
+        lines.axes.set_xscale("log", base=2)
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_locator(FixedLocator(lengths))
+    lines.axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    lines.finish(heights, f"attention length (keys{', log scale' * is_logarithmic})")
 
 
-def _legend(extrapolates: bool) -> list[Line2D]:
-    style: dict[str, Any] = {"color": GREY, "linestyle": "none", "markersize": 6.5}
+def _key(extrapolates: bool) -> tuple[Line2D, ...]:
+    style: dict[str, Any] = {"linestyle": "none", "markersize": scaled(6.5)}
     handles = [
-        Line2D([], [], marker="o", mfc="white", label="init, at the mean keys as trained", **style),
-        Line2D([], [], marker="D", label="shortest length as good as the best", **style),
+        key_handle("init, at the mean number of keys", marker="o", mfc="white", **style),
+        key_handle("the shortest length as good as the best", marker="D", **style),
     ]
     if extrapolates:
-        dashed = Line2D([], [], color=GREY, linestyle=(0, (3, 2)), label="positions not trained")
-        handles.append(dashed)
-    return handles
+        handles.append(key_handle("positions not trained", linestyle=DASHED))
+    return tuple(handles)

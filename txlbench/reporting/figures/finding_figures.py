@@ -1,17 +1,10 @@
-"""Loss by context, measured and known: a panel without memory resets, and one with them.
-
-How many times faster than the sliding window, by attention length: the paper's Table 9.
-
-Speeds as bars on a logarithmic axis, with their spread.
-"""
+"""Figures of `speed`, `bench` and `truth`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from txlbench.config.base import displayed
@@ -19,61 +12,63 @@ from txlbench.reporting.bench import BenchRecord, name_of
 from txlbench.reporting.figures.labels import End, label_ends, set_contexts
 from txlbench.reporting.figures.style import (
     COLOURS,
+    DASHED,
     GREY,
+    MARKERS,
+    Drawing,
     Palette,
+    cut,
     height_for,
+    key_handle,
     new_figure,
-    width_for,
+    scaled,
 )
 from txlbench.reporting.speed import Line, SpeedRecord, three_digits
 from txlbench.reporting.truth import TruthRecord
 
-SPEED_TITLE = "Speed of evaluation"
 PAPER = "paper (Table 9)"
+LINE_STYLES = ("-", "--", ":", "-.")
 Point = tuple[int, float, float, float]
 """Attention length, speedup, and its quartiles."""
 
 
-def draw_speed(record: SpeedRecord) -> Figure:
-    """One line a way of reading, on a logarithmic axis; bars are quartiles."""
+def draw_speed(record: SpeedRecord, palette: Palette) -> Drawing:
+    """Speedup over the sliding window by attention length, as the paper's Table 9.
+
+    One line a way of reading in its model's colour, on a logarithmic axis; bars are quartiles.
+    """
     curves = {name: _points(lines) for name, lines in record.ways.items()}
-    palette = Palette(tuple(curves))
-    names = {name: f"{name}: {three_digits(curve[-1][1])}x" for name, curve in curves.items()}
-    if record.paper:
-        names[PAPER] = PAPER
-    figure, axes = new_figure(
-        SPEED_TITLE,
-        f"times faster per token than the sliding window of {record.baseline}",
-        width_for(names.values()),
-        height_for(names),
-    )
+    figure = new_figure(height_for(len(curves) + bool(record.paper)))
+    (axes,) = figure.axes
     axes.set_yscale("log")
-    ends = []
-    for name, curve in curves.items():
-        colour = palette.colour(name)
-        _draw_curve(axes, curve, colour, palette.marker(name))
-        ends.append(End(curve[-1][0], curve[-1][1], names[name], colour, palette.ink(name)))
+    ends, ways = [], dict.fromkeys(palette.labels, 0)
+    for (name, curve), lines in zip(curves.items(), record.ways.values(), strict=True):
+        model = next(iter(lines.values()))["model"]
+        colour, index = palette.colour(model), ways[model]
+        ways[model] += 1
+        style = {"linestyle": LINE_STYLES[index % 4], "marker": MARKERS[index % len(MARKERS)]}
+        _draw_curve(axes, curve, color=colour, **style)
+        label = f"{name}: {three_digits(curve[-1][1])}x"
+        ends.append(End(curve[-1][0], curve[-1][1], label, colour, palette.ink(model)))
     if record.paper:
         lengths, published = list(record.paper), list(record.paper.values())
-        style: dict[str, Any] = {"linestyle": (0, (3, 2)), "marker": "x", "markersize": 5}
-        axes.plot(lengths, published, color=GREY, **style)
+        axes.plot(lengths, published, color=GREY, linestyle=DASHED, marker="x")
         ends.append(End(lengths[-1], published[-1], PAPER, GREY, to_rgb(GREY)))
     set_contexts(axes, record.lengths, "attention length (keys)")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylabel("times faster (logarithmic)")
+    axes.set_ylabel("times faster (log scale)")
     label_ends(axes, ends)
-    return figure
+    subtitle = f"times faster per token than the sliding window of {record.baseline}"
+    return Drawing(figure, "Speed of evaluation", subtitle)
 
 
-def _draw_curve(axes: Axes, curve: list[Point], colour: str, marker: str) -> None:
+def _draw_curve(axes: Axes, curve: list[Point], **style: Any) -> None:
     lengths, medians, low, high = (list(part) for part in zip(*curve, strict=True))
-    # The ratio of medians can lie outside the quartiles of single rounds.
     below = [max(0.0, y - end) for y, end in zip(medians, low, strict=True)]
     above = [max(0.0, end - y) for y, end in zip(medians, high, strict=True)]
-    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4, "capsize": 2}
-    axes.errorbar(lengths, medians, [below, above], **style)
+    axes.errorbar(lengths, medians, [below, above], markersize=scaled(4), capsize=2, **style)
 
 
 def _points(lines: Mapping[int, Line]) -> list[Point]:
@@ -85,90 +80,79 @@ def _points(lines: Mapping[int, Line]) -> list[Point]:
     ]
 
 
-BENCH_TITLE = "Speed"
-
-
-def draw_bench(record: BenchRecord) -> Figure:
-    """One bar a workload, the median written at its end."""
+def draw_bench(record: BenchRecord) -> Drawing:
+    """One dot a workload, the median written beside it, with lowest and highest."""
     results = record.results
-    names = [name_of(result) for result in results]
     rates = [result["tokens_per_second"] for result in results]
-    figure, axes = new_figure(
-        BENCH_TITLE, "tokens a second: median, lowest and highest", 7.2, 1.8 + 0.34 * len(results)
-    )
-    places = range(len(results))
-    medians = [rate["median"] for rate in rates]
-    spread = [
-        [rate["median"] - rate["min"] for rate in rates],
-        [rate["max"] - rate["median"] for rate in rates],
-    ]
+    figure = new_figure(0.75 + 0.3 * len(results))
+    (axes,) = figure.axes
     works = list(dict.fromkeys(result["work"] for result in results))
-    colours = [COLOURS[works.index(result["work"])] for result in results]
-    axes.barh(places, medians, xerr=spread, color=colours, height=0.62, ecolor="#444444")
-    for place, rate in zip(places, rates, strict=True):
+    for place, (result, rate) in enumerate(zip(results, rates, strict=True)):
+        colour = COLOURS[works.index(result["work"])]
+        axes.plot([rate["min"], rate["max"]], [place, place], color=colour, linewidth=scaled(2.5))
+        axes.plot([rate["median"]], [place], "o", color=colour, mec="white")
         axes.annotate(
             f"{rate['median']:,.0f}",
-            (rate["max"], place),
-            xytext=(5, 0),
-            textcoords="offset points",
+            (1.01, place),
+            xycoords=("axes fraction", "data"),
             va="center",
-            fontsize=8.5,
+            fontsize=scaled(8.8),
+            annotation_clip=False,
         )
-    axes.set_yticks(places, names)
-    axes.invert_yaxis()
+    names = [cut(name_of(result), scaled(9.5)) for result in results]
+    axes.set_yticks(range(len(results)), names)
+    axes.set_ylim(len(results) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axes.set_xlim(min(medians) / 3, max(medians) * 3)
-    axes.set_xlabel("tokens a second (logarithmic)")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(min(r["min"] for r in rates) / 1.5, max(r["max"] for r in rates) * 1.5)
+    axes.set_xlabel("tokens a second (log scale)")
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
-    return figure
+    return Drawing(figure, "Speed", "tokens a second: median, lowest and highest")
 
 
-TRUTH_TITLE = "Measured and known loss by context"
 PANELS = {False: "trained without memory resets", True: "trained with memory resets"}
 
 
-def draw_truth(record: TruthRecord) -> Figure:
-    """Solid lines with markers: measured; dashed ones: the best that is possible."""
-    palette = Palette(tuple(dict.fromkeys(map(_name, record.rows))))
+def draw_truth(record: TruthRecord, palette: Palette) -> Drawing:
+    """Loss by context, measured (solid, with markers) and known to be best (dashed)."""
     shown = [resets for resets in PANELS if any(_has(row, resets) for row in record.rows)]
-    figure = Figure(figsize=(3.6 * len(shown) + 1.7, 4.2), layout="constrained")
-    figure.suptitle(TRUTH_TITLE, x=0.01, ha="left", fontsize=11, fontweight="bold")
-    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-    for panel, resets in zip(panels, shown, strict=True):
-        panel.set_title(PANELS[resets], fontsize=9.5, fontweight="normal", pad=6)
+    figure = new_figure(2.7, panels=len(shown))
+    top = max(displayed(loss, "bpc") for row in record.rows for loss in row["losses"])
+    for axes, resets in zip(figure.axes, shown, strict=True):
+        axes.set_title(PANELS[resets], fontsize=scaled(9.5), loc="left")
+        ends = []
         for row in record.rows:
             if _has(row, resets):
-                _draw_row(panel, record.contexts, row, palette)
-        set_contexts(panel, record.contexts, "context length (tokens)")
-    panels[0].set_ylabel("loss (bits per character)")
-    figure.legend(handles=_key(palette), loc="outside right center")
-    return figure
+                ends.append(_draw_row(axes, record.contexts, row, palette))
+        axes.set_ylim(0, 1.05 * top)
+        set_contexts(axes, record.contexts, "context length (tokens)")
+        axes.set_ylabel("loss (bits per character)")
+        label_ends(axes, ends)
+    key = (
+        key_handle("measured", marker="o", markersize=scaled(4)),
+        key_handle("known: the least possible", linestyle="--", linewidth=scaled(1.1)),
+    )
+    subtitle = "each token given exactly so many predecessors"
+    return Drawing(figure, "Measured and known loss by context", subtitle, key)
 
 
 def _has(row: Mapping[str, Any], resets: bool) -> bool:
     return bool(row["memory_reset"]) == resets
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def truth_name(row: Mapping[str, Any]) -> str:
     return f"memory {row['mem_len']}"
 
 
-def _draw_row(
-    axes: Axes, contexts: Sequence[int], row: Mapping[str, Any], palette: Palette
-) -> None:
+def _draw_row(axes: Axes, contexts: Sequence[int], row: Mapping[str, Any], palette: Palette) -> End:
     measured, known = (
         [displayed(loss, "bpc") for loss in losses] for losses in (row["losses"], row["known"])
     )
-    colour, marker = palette.colour(_name(row)), palette.marker(_name(row))
-    axes.plot(contexts, known, color=colour, linestyle="--", linewidth=1.1, zorder=1)
-    axes.plot(contexts, measured, color=colour, marker=marker, markersize=4, zorder=2)
-
-
-def _key(palette: Palette) -> list[Line2D]:
-    lines = [
-        Line2D([], [], color=palette.colour(name), marker=palette.marker(name), ms=4, label=name)
-        for name in palette.labels
-    ]
-    return [*lines, Line2D([], [], color=GREY, linestyle="--", linewidth=1.1, label="known")]
+    name = truth_name(row)
+    colour, marker = palette.colour(name), palette.marker(name)
+    axes.plot(contexts, known, color=colour, linestyle="--", linewidth=scaled(1.1), zorder=1)
+    axes.plot(contexts, measured, color=colour, marker=marker, markersize=scaled(4), zorder=2)
+    return End(contexts[-1], measured[-1], name, colour, palette.ink(name))

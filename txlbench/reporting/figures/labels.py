@@ -1,7 +1,4 @@
-"""The horizontal axis of contexts, and names at the ends of curves, which both figures share.
-
-Names written at the ends of lines, moved apart so that none covers another.
-"""
+"""Names at the ends of curves, moved apart so that none covers another, and ticks at contexts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,47 +7,59 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from txlbench.reporting.figures.style import cut, scaled
+
 FAR = 0.8
 """A line that ends left of this share of the axes is led to its label by dots."""
 LINE_HEIGHT = 0.19
 """Inches that one label needs."""
+BELOW_AXES = 0.55
+"""Inches of an axes' place that its ticks and their label take."""
+MOST_TICKS = 11
 
 
 @dataclass(frozen=True)
 class End:
-    """Where a line ends (data coordinates), and what it is called."""
+    """Where a line ends (data coordinates), and what it is called.
+
+    Attributes:
+        off_scale: what is written behind the name of a line that ends beyond the axes.
+    """
 
     x: float
     y: float
     label: str
     colour: str
     ink: tuple[float, ...]
+    off_scale: str = ""
 
 
 def label_ends(axes: Axes, ends: Sequence[End]) -> None:
     """Writes each end's label right of the axes, near its height; call after the limits are set."""
-    figure = axes.get_figure()
-    assert figure is not None
-    height = 0.72 * figure.get_figure(root=True).get_size_inches()[1]
+    rows = axes.get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
+    height = axes.get_figure(root=True).get_size_inches()[1] / rows - scaled(BELOW_AXES)  # type: ignore[union-attr]
     ordered = sorted(ends, key=lambda end: (end.y, end.label))
     points = [_fraction(axes, end.x, end.y) for end in ordered]
-    heights = spread([min(max(y, 0.0), 1.0) for _, y in points], LINE_HEIGHT / height)
+    places = [min(max(y, 0.0), 1.0) for _, y in points]
+    heights = spread(places, scaled(LINE_HEIGHT) / height)
+    size = scaled(8.8)
     for end, (x, y), label_height in zip(ordered, points, heights, strict=True):
+        is_inside = 0 <= y <= 1
         axes.annotate(
-            end.label,
+            cut(end.label if is_inside else f"{end.label} {end.off_scale}", size),
             xy=(end.x, end.y),
             xytext=(1.035, label_height),
             textcoords="axes fraction",
             color=end.ink,
-            fontsize=8.8,
+            fontsize=size,
             va="center",
             annotation_clip=False,
-            arrowprops=_leader(end.colour, is_far=x < FAR) if 0 <= y <= 1 else None,
+            arrowprops=_leader(end.colour, is_far=x < FAR) if is_inside else None,
         )
 
 
 def _leader(colour: str, is_far: bool) -> dict[str, Any]:
-    """A thin line from the end to its label; none is drawn to an end outside the axes."""
+    """A thin line from the end of a curve to its label."""
     return {
         "arrowstyle": "-",
         "linestyle": ":" if is_far else "-",
@@ -86,9 +95,6 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     placed = [mean for mean, size in pools for _ in range(size)]
     top = max(0.0, 1 - (len(placed) - 1) * gap)
     return [min(max(mean, 0.0), top) + index * gap for index, mean in enumerate(placed)]
-
-
-MOST_TICKS = 11
 
 
 def set_contexts(axes: Axes, contexts: Sequence[int], label: str) -> None:

@@ -1,80 +1,49 @@
 """Validation loss while training, over the smoothed training loss."""
 
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from txlbench.reporting.experiment_results import Results
-from txlbench.reporting.figures.labels import End, label_ends
-from txlbench.reporting.figures.series import (
-    draw_range,
-    each_label,
-    name_with_state,
-    over_seeds,
-    set_limits,
-    unit_name,
-    unit_of,
-)
-from txlbench.reporting.figures.style import PALE, Palette, height_for, new_figure, width_for
+from txlbench.reporting.figures.series import LineFigure, by_label, over_seeds, seeds_of, unit_of
+from txlbench.reporting.figures.style import PALE, Drawing, Palette
 from txlbench.reporting.frames import curves_frame
 
-TITLE = "Learning curves"
 SMOOTHING = 0.05
 """Half-life of the training loss's moving average, as a share of the points."""
 SETTLED = 0.1
 """The vertical axis shows what follows this share of the steps; all start far above it."""
 
 
-def draw(results: Results, palette: Palette) -> Figure | None:
+def draw(results: Results, palette: Palette) -> Drawing | None:
     """One line a row: mean over seeds on valid; None before anything was validated."""
     unit = unit_of(results)
-    lines = dict(results.by_label_in(unit))
+    rows = dict(results.by_label_in(unit))
     frame = curves_frame(results)
-    frame = frame[frame["label"].isin(list(lines))]
-    valid = frame[frame["kind"] == "valid"]
-    if valid.empty:
+    frame = frame[frame["label"].isin(list(rows))]
+    valid = by_label(frame[frame["kind"] == "valid"])
+    if not valid:
         return None
-    shown = set(valid["label"])
-    names = {k: name_with_state(k, runs) for k, runs in lines.items() if k in shown}
-    figure, axes = new_figure(
-        TITLE,
-        "loss on valid (lines; shaded: range over seeds), training loss smoothed (thin)",
-        width_for(names.values()),
-        height_for(names),
-    )
-    ends, values = [], []
-    for label, part in each_label(valid, results.labels):
-        colour = palette.colour(label)
+    lines = LineFigure({label: rows[label] for label in valid}, palette, unit)
+    last = float(frame["step"].max())
+    heights: list[float] = []
+    for label, part in valid.items():
         found = over_seeds(part, "step")
-        draw_range(axes, found, colour)
-        axes.plot(
-            found.index,
-            found["mean"],
-            color=colour,
-            marker=palette.marker(label),
-            markersize=3.5,
-            markevery=max(1, len(found) // 12),
-            zorder=3,
-        )
-        settled = found[found.index >= SETTLED * frame["step"].max()]
-        values += [*settled["min"], *settled["max"]]
-        ends.append(
-            End(found.index[-1], found["mean"].iloc[-1], names[label], colour, palette.ink(label))
-        )
-        if any(run.error for run in lines[label]):
-            axes.plot(found.index[-1:], found["mean"].iloc[-1:], "x", color=colour, markersize=8)
-    _draw_training(axes, frame[frame["kind"] == "train"], results, palette)
-    set_limits(axes, values, unit)
-    axes.set_xlim(0, float(frame["step"].max()))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
-    axes.set(xlabel="training step", ylabel=f"loss ({unit_name(unit)})")
-    label_ends(axes, ends)
-    return figure
-
-
-def _draw_training(axes: Axes, train: pd.DataFrame, results: Results, palette: Palette) -> None:
-    for label, part in each_label(train, results.labels):
+        lines.add(label, found)
+        settled = found[found.index >= SETTLED * last]
+        heights += [*settled["min"], *settled["max"]]
+        if any(run.error for run in rows[label]):
+            end = found["mean"].iloc[-1:]
+            lines.axes.plot(end.index, end, "x", color=palette.colour(label), zorder=4)
+    # A single validation gives no line: then the training losses are what is to be seen.
+    is_single = all(part["step"].nunique() == 1 for part in valid.values())
+    train = frame[(frame["kind"] == "train") & frame["label"].isin(list(valid))]
+    for label, part in by_label(train).items():
         mean = over_seeds(part, "step")["mean"]
         smooth = mean.ewm(halflife=max(1.0, SMOOTHING * len(mean))).mean()
-        axes.plot(smooth.index, smooth, color=palette.colour(label), alpha=PALE, linewidth=0.9)
+        lines.axes.plot(smooth.index, smooth, color=palette.colour(label), alpha=PALE, lw=0.9)
+        if is_single:
+            heights += list(smooth[smooth.index >= SETTLED * last])
+    lines.axes.set_xlim(0, last)
+    lines.axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+    lines.finish(heights, "training step")
+    subtitle = f"loss on valid (lines{seeds_of(frame)}) and on train, smoothed (thin)"
+    return Drawing(lines.figure, "Learning curves", subtitle)

@@ -1,85 +1,65 @@
-"""Final losses of all rows beside each other, with intervals, in the order measured.
+"""Final losses of all rows beside each other, and loss at each position of a segment.
 
-Loss at each position of a segment: without recurrence the first tokens lack context.
+Rows stand in the order measured. Without recurrence the first tokens of a segment lack context.
 """
-
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from txlbench.config.base import displayed, shown
 from txlbench.reporting.experiment_results import Results
-from txlbench.reporting.figures.labels import End, label_ends
 from txlbench.reporting.figures.series import (
-    draw_range,
-    each_label,
+    LineFigure,
+    by_label,
     name_with_state,
     over_seeds,
-    set_limits,
+    seeds_of,
     unit_name,
     unit_of,
 )
 from txlbench.reporting.figures.style import (
-    GREY,
     PALE,
+    Drawing,
     Palette,
-    add_key,
-    height_for,
+    cut,
+    key_handle,
     new_figure,
-    width_for,
+    scaled,
 )
 from txlbench.reporting.frames import positions_frame
 from txlbench.reporting.rows import Estimate, Row, best_loss, build_rows, init_loss
 
-LOSS_BY_POSITION_TITLE = "Loss within the segment: context fragmentation"
 LOGARITHMIC_FROM = 32
 """Longer segments stand on a log scale, as what happens is at their start."""
 BIN = 1.12
 """There positions are averaged in bins each this much longer than the last; the first are alone."""
 
 
-def draw_loss_by_position(results: Results, palette: Palette) -> Figure | None:
-    """One line a row over the segment's positions; None without such records."""
+def draw_loss_by_position(results: Results, palette: Palette) -> Drawing | None:
+    """One line a row over the trained positions; None without such records."""
     unit = unit_of(results)
-    lines = dict(results.comparable_in(unit))
+    rows = dict(results.comparable_in(unit))
     frame = positions_frame(results)
-    frame = binned(frame[frame["label"].isin(list(lines))], unit)
+    frame = binned(frame[frame["label"].isin(list(rows))], unit)
     if frame.empty:
         return None
+    parts = by_label(frame)
+    lines = LineFigure({label: rows[label] for label in parts}, palette, unit)
+    for label, part in parts.items():
+        lines.add(label, over_seeds(part, "position"))
+    longest = float(frame["position"].max())
+    is_logarithmic = longest > LOGARITHMIC_FROM
+    _set_positions(lines.axes, longest, is_logarithmic)
+    scale = ", log scale" * is_logarithmic
+    lines.finish(list(frame["value"]), f"position in the segment (tokens{scale})")
     split = results.runs[0].config.evaluate.split
-    shown = set(frame["label"])
-    names = {k: name_with_state(k, runs) for k, runs in lines.items() if k in shown}
-    figure, axes = new_figure(
-        LOSS_BY_POSITION_TITLE,
-        f"{split}; falling: the first tokens lack context{_trained_only(results)}",
-        width_for(names.values()),
-        height_for(names),
-    )
-    ends, values = [], []
-    for label, part in each_label(frame, results.labels):
-        found, colour = over_seeds(part, "position"), palette.colour(label)
-        draw_range(axes, found, colour)
-        marker = palette.marker(label)
-        axes.plot(found.index, found["mean"], color=colour, marker=marker, markersize=3.5)
-        values += [*found["min"], *found["max"]]
-        last = found["mean"].iloc[-1]
-        ends.append(End(found.index[-1], last, names[label], colour, palette.ink(label)))
-    set_limits(axes, values, unit)
-    _set_positions(axes, float(frame["position"].max()))
-    axes.set(xlabel="position in the segment (tokens)", ylabel=f"loss ({unit_name(unit)})")
-    label_ends(axes, ends)
-    return figure
-
-
-def _trained_only(results: Results) -> str:
-    """What the subtitle says where half loss leaves positions out."""
-    left_out = any(run.untrained_positions for run in results.runs)
-    return "; half loss: trained positions only" if left_out else ""
+    half = any(run.untrained_positions for run in results.runs)
+    subtitle = f"{split}; falling: the first tokens lack context{seeds_of(frame)}"
+    subtitle += "; half loss: only the positions that it trains" * half
+    return Drawing(lines.figure, "Loss within the segment: context fragmentation", subtitle)
 
 
 def binned(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
@@ -95,8 +75,8 @@ def binned(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
     return means.reset_index(["label", "seed"])
 
 
-def _set_positions(axes: Axes, longest: float) -> None:
-    if longest > LOGARITHMIC_FROM:
+def _set_positions(axes: Axes, longest: float, is_logarithmic: bool) -> None:
+    if is_logarithmic:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda position, _: f"{position:,.0f}"))
@@ -105,12 +85,11 @@ def _set_positions(axes: Axes, longest: float) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
 
 
-LOSS_BY_ROW_TITLE = "Loss by row"
 OFFSET = 0.14
 """Init stands this much above its row's line, best as much below."""
 
 
-def draw_loss_by_row(results: Results, palette: Palette) -> Figure | None:
+def draw_loss_by_row(results: Results, palette: Palette) -> Drawing | None:
     """Init (open) and best (filled) of each row, lowest best at the top; None without results."""
     unit = unit_of(results)
     comparable = dict(results.comparable_in(unit))
@@ -118,14 +97,11 @@ def draw_loss_by_row(results: Results, palette: Palette) -> Figure | None:
     if not rows:
         return None
     rows.sort(key=lambda row: row.best.mean if row.best else 0.0)
-    seeds = max(len(row.scored) for row in rows)
-    interval = "bars: 95 % t-interval, dots: seeds" if seeds > 1 else "one seed: no intervals"
-    split = rows[0].first.config.evaluate.split
-    names = [name_with_state(row.label, row.runs) for row in rows]
-    subtitle = f"{split}, lowest first; {interval}"
-    figure, axes = new_figure(LOSS_BY_ROW_TITLE, subtitle, width_for(names), 1.9 + 0.4 * len(rows))
+    figure = new_figure(0.75 + 0.32 * len(rows))
+    (axes,) = figure.axes
     for height, row in enumerate(rows):
         _draw_row(axes, row, height, palette)
+    names = [cut(name_with_state(row.label, row.runs), scaled(9.5)) for row in rows]
     axes.set_yticks(range(len(rows)), names, color="black")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -133,8 +109,10 @@ def draw_loss_by_row(results: Results, palette: Palette) -> Figure | None:
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.08)
     axes.set_xlabel(f"loss ({unit_name(unit)})")
-    add_key(axes, _legend())
-    return figure
+    seeds = max(len(row.scored) for row in rows)
+    interval = "bars: 95 % t-interval, dots: seeds" if seeds > 1 else "one seed: no intervals"
+    subtitle = f"{rows[0].first.config.evaluate.split}, lowest first; {interval}"
+    return Drawing(figure, "Loss by row", subtitle, _key())
 
 
 def _draw_row(axes: Axes, row: Row, height: int, palette: Palette) -> None:
@@ -146,7 +124,7 @@ def _draw_row(axes: Axes, row: Row, height: int, palette: Palette) -> None:
         [height - OFFSET, height + OFFSET],
         color=colour,
         alpha=PALE,
-        linewidth=1.2,
+        linewidth=scaled(1.2),
     )
     for loss, found, offset in ((init_loss, row.init, -OFFSET), (best_loss, row.best, OFFSET)):
         seeds = list(row.values(loss).values())
@@ -159,7 +137,8 @@ def _draw_row(axes: Axes, row: Row, height: int, palette: Palette) -> None:
         xycoords=("axes fraction", "data"),
         va="center",
         color=palette.ink(row.label),
-        fontsize=8.8,
+        fontsize=scaled(8.8),
+        annotation_clip=False,
     )
 
 
@@ -169,18 +148,18 @@ def _draw_estimate(axes: Axes, found: Estimate, y: float, colour: str, filled: b
         [y],
         xerr=None if found.half_width is None else [found.half_width],
         marker="D" if filled else "o",
-        markersize=6 if filled else 6.5,
+        markersize=scaled(6 if filled else 6.5),
         markerfacecolor=colour if filled else "white",
         color=colour,
-        elinewidth=1.3,
-        capsize=2.5,
+        elinewidth=scaled(1.3),
+        capsize=scaled(2.5),
         zorder=3,
     )
 
 
-def _legend() -> list[Line2D]:
-    style: dict[str, Any] = {"color": GREY, "linestyle": "none", "markersize": 6.5}
-    return [
-        Line2D([], [], marker="o", markerfacecolor="white", label="init", **style),
-        Line2D([], [], marker="D", label="best (number)", **style),
-    ]
+def _key() -> tuple[Line2D, ...]:
+    style = {"linestyle": "none", "markersize": scaled(6.5)}
+    return (
+        key_handle("init", marker="o", markerfacecolor="white", **style),
+        key_handle("best (number)", marker="D", **style),
+    )

@@ -1,6 +1,6 @@
-"""Loss by context length: the paper's Figure 4.
+"""Gain of every step to a longer context, unnormalised, and loss by context length.
 
-Gain of every step to a longer context, unnormalised: the paper's Figure 3.
+As the paper's Figures 3 and 4.
 """
 
 import math
@@ -9,61 +9,63 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from txlbench.config.base import displayed
 from txlbench.reporting.figures.labels import End, label_ends, set_contexts
+from txlbench.reporting.figures.series import set_limits, unit_name
 from txlbench.reporting.figures.style import (
+    DASHED,
     GREY,
+    Drawing,
     Palette,
-    add_key,
     height_for,
+    key_handle,
     new_figure,
-    width_for,
+    scaled,
 )
 from txlbench.reporting.recl import Group, ReclRecord, above_null, length
 
-GAINS_TITLE = "Gain of a longer context"
-SHARE = 0.1
-"""The paper's figure is at this r; without it the smallest is shown."""
+
+def draw_gains(record: ReclRecord, group: Group, palette: Palette) -> Drawing:
+    """A panel a share r, with one line a model: exp f(c, c) - exp f(c, c') up to each c'."""
+    count = len(group.models)
+    figure = new_figure(max(2.4, height_for(count) if count > 7 else 0), len(record.shares))
+    for axes, share in zip(figure.axes, record.shares, strict=True):
+        _draw_share(axes, record, group, share, palette)
+    figure.align_ylabels()
+    figure.axes[-1].set_xlabel("context grown to (tokens)")
+    title = f"Gain of a longer context{f', group {group.name}' * bool(group.name)}"
+    subtitle = "perplexity difference with baseline; beside each name RECL (and above the null)"
+    return Drawing(figure, title, subtitle, _key())
 
 
-def draw_gains(record: ReclRecord, group: Group, palette: Palette) -> Figure:
-    """One line a model: exp f(c, c) - exp f(c, c') for each c and the next c'."""
-    share = SHARE if SHARE in record.shares else min(record.shares)
-    lines = {model: group.result(model, share) for model in group.models}
+def _draw_share(
+    axes: Axes, record: ReclRecord, group: Group, share: float, palette: Palette
+) -> None:
     last = record.contexts[-1]
-    names = {
-        model: f"{model}: {length(line)} ({above_null(line, last)})"
-        for model, line in lines.items()
-    }
-    figure, axes = new_figure(
-        f"{GAINS_TITLE}{f', group {group.name}' * bool(group.name)}",
-        f"the hardest {share:.0%} of tokens; beside each name RECL (and above the null)",
-        width_for(names.values()),
-        height_for(names),
-    )
+    lines = {model: group.result(model, share) for model in group.models}
     limit = record.threshold * np.array(group.baseline(share))
-    axes.plot(record.contexts[1:], limit, color=GREY, linestyle=(0, (3, 2)), linewidth=1)
+    axes.plot(record.contexts[1:], limit, color=GREY, linestyle=DASHED, linewidth=scaled(1))
     ends = []
     for model, line in lines.items():
         colour = palette.colour(model)
         _draw_line(axes, record, line, colour)
-        ends.append(End(last, line["differences"][-1], names[model], colour, palette.ink(model)))
+        name = f"{model}: {length(line)} ({above_null(line, last)})"
+        ends.append(End(last, line["differences"][-1], name, colour, palette.ink(model)))
     _set_heights(axes, limit.min(), max(max(line["differences"]) for line in lines.values()))
-    set_contexts(axes, record.contexts[1:], "context grown to (tokens)")
-    axes.set_ylabel("perplexity difference (with baseline)")
-    add_key(axes, _legend())
+    set_contexts(axes, record.contexts[1:], "")
+    which = "all tokens" if share == 1 else f"the hardest {share:.0%} of tokens"
+    axes.set_title(f"r = {share:g}: {which}", fontsize=scaled(9.5), loc="left")
+    axes.set_ylabel("difference (log scale)")
     label_ends(axes, ends)
-    return figure
 
 
 def _set_heights(axes: Axes, limit: float, top: float) -> None:
     """Logarithmic above the threshold, where gains span decades, and linear down to 0 below."""
-    top = 1.5 * max(top, 2 * limit)
-    axes.set_yscale("symlog", linthresh=limit, linscale=0.6)
+    top = 1.3 * max(top, 2 * limit)
+    axes.set_yscale("symlog", linthresh=limit, linscale=0.3)
     axes.yaxis.set_major_locator(FixedLocator([0.0, *_round_numbers(limit, top)]))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -88,55 +90,47 @@ def _draw_line(axes: Axes, record: ReclRecord, line: Mapping[str, Any], colour: 
     above = counts & (net_gains >= record.threshold) & (p <= record.level)
     where, heights = np.array(record.contexts[1:]), np.array(line["differences"])
     axes.plot(where, heights, color=colour, zorder=2)
-    style: dict[str, Any] = {"color": colour, "linestyle": "none", "clip_on": False, "zorder": 3}
-    merely = counts & ~above
-    axes.plot(where[above], heights[above], "o", markersize=6, mec="white", mew=0.8, **style)
-    axes.plot(where[merely], heights[merely], "o", markersize=5.5, mfc="white", mew=1.4, **style)
-    axes.plot(where[~counts], heights[~counts], "x", markersize=5, mew=1.4, **style)
-
-
-def _legend() -> list[Line2D]:
-    style: dict[str, Any] = {"color": GREY, "linestyle": "none"}
-    return [
-        Line2D([], [], marker="o", markersize=6, label="above the null", **style),
-        Line2D([], [], marker="o", mfc="white", label="by the paper's rule only", **style),
-        Line2D([], [], marker="x", label="too little", **style),
-        Line2D([], [], color=GREY, linestyle=(0, (3, 2)), linewidth=1, label="threshold"),
+    looks: list[tuple[Any, dict[str, Any]]] = [
+        (above, {"marker": "o", "markersize": 6, "mec": "white", "mew": 0.8}),
+        (counts & ~above, {"marker": "o", "markersize": 5.5, "mfc": "white", "mew": 1.4}),
+        (~counts, {"marker": "x", "markersize": 5, "mew": 1.4}),
     ]
+    for which, look in looks:
+        if which.any():  # a line without points would lie at the figure's corner
+            style: dict[str, Any] = {
+                name: scaled(v) if isinstance(v, int | float) else v for name, v in look.items()
+            }
+            style |= {"color": colour, "linestyle": "none", "clip_on": False, "zorder": 3}
+            axes.plot(where[which], heights[which], **style)
 
 
-LOSSES_TITLE = "Loss by context length"
+def _key() -> tuple[Line2D, ...]:
+    return (
+        key_handle("above the null", linestyle="none", marker="o"),
+        key_handle("by the paper's rule only", linestyle="none", marker="o", mfc="white"),
+        key_handle("too little", linestyle="none", marker="x"),
+        key_handle("threshold; linear below it", linestyle=DASHED, linewidth=scaled(1)),
+    )
 
 
-def draw_losses(record: ReclRecord, group: Group, palette: Palette) -> Figure:
+def draw_losses(record: ReclRecord, group: Group, palette: Palette) -> Drawing:
     """One line a model: all tokens, each given exactly so many predecessors."""
     curves = {
         model: [displayed(loss, record.unit) for loss in group.content["losses"][model]]
         for model in group.models
     }
-    figure, axes = new_figure(
-        f"{LOSSES_TITLE}{f', group {group.name}' * bool(group.name)}",
-        f"{group.content['tokens']:,} tokens, each given exactly so many predecessors",
-        width_for(curves),
-        height_for(curves),
-    )
+    figure = new_figure(height_for(len(curves)))
+    (axes,) = figure.axes
     contexts = record.contexts
+    ends = []
     for model, values in curves.items():
-        axes.plot(
-            contexts,
-            values,
-            color=palette.colour(model),
-            marker=palette.marker(model),
-            markersize=4,
-        )
-    values = [value for curve in curves.values() for value in curve]
-    margin = 0.06 * (max(values) - min(values)) or 0.05 * max(values)
-    axes.set_ylim(min(values) - margin, max(values) + margin)
+        colour, marker = palette.colour(model), palette.marker(model)
+        axes.plot(contexts, values, color=colour, marker=marker, markersize=scaled(4))
+        ends.append(End(contexts[-1], values[-1], model, colour, palette.ink(model)))
+    set_limits(axes, [value for curve in curves.values() for value in curve], record.unit)
     set_contexts(axes, contexts, "context length (tokens)")
-    axes.set_ylabel("loss (bits per character)" if record.unit == "bpc" else "loss (perplexity)")
-    ends = [
-        End(contexts[-1], curve[-1], model, palette.colour(model), palette.ink(model))
-        for model, curve in curves.items()
-    ]
+    axes.set_ylabel(f"loss ({unit_name(record.unit, axes.get_yscale())})")
     label_ends(axes, ends)
-    return figure
+    title = f"Loss by context length{f', group {group.name}' * bool(group.name)}"
+    subtitle = f"{group.content['tokens']:,} tokens, each given exactly so many predecessors"
+    return Drawing(figure, title, subtitle)

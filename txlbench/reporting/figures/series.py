@@ -1,12 +1,92 @@
-"""Seeds brought together along an axis: the mean and the range that they span."""
+"""Figures of one line a row: the mean over seeds, the range that they span, a name at the end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from txlbench.config.base import shown
 from txlbench.reporting.experiment_results import Results, RunResult
+from txlbench.reporting.figures.labels import End, label_ends
+from txlbench.reporting.figures.style import Palette, height_for, new_figure, scaled
+
+OUTLYING = 20
+"""Values this many times farther above the median than the median is above the least run off the
+top of a figure."""
+
+Runs = tuple[RunResult, ...]
+
+
+class LineFigure:
+    """A figure of one line a row, which `add` draws and `finish` names.
+
+    Attributes:
+        names: label -> what is written at the line's end.
+    """
+
+    def __init__(self, rows: Mapping[str, Runs], palette: Palette, unit: str) -> None:
+        self.figure = new_figure(height_for(len(rows)))
+        self.axes = self.figure.axes[0]
+        self.names = {label: name_with_state(label, runs) for label, runs in rows.items()}
+        self._palette = palette
+        self._unit = unit
+        self._lines: dict[str, pd.Series] = {}
+
+    def add(self, label: str, found: pd.DataFrame, with_markers: bool = True) -> None:
+        """Draws what `over_seeds` gives for a row; where seeds span a range it is shaded."""
+        colour = self._palette.colour(label)
+        if (found["count"] > 1).any():
+            places = found.index.to_numpy()
+            self.axes.fill_between(
+                places, found["min"], found["max"], color=colour, alpha=0.15, lw=0
+            )
+        if with_markers:
+            marker = self._palette.marker(label)
+            self.axes.plot(
+                found.index,
+                found["mean"],
+                color=colour,
+                marker=marker,
+                markersize=scaled(4),
+                markevery=max(1, len(found) // 12),
+                clip_on=False,
+                zorder=3,
+            )
+        self._lines[label] = found["mean"]
+
+    def finish(self, heights: Sequence[float], xlabel: str) -> None:
+        """Sets the vertical axis around `heights`, and names the axes and every line."""
+        axes, palette = self.axes, self._palette
+        set_limits(axes, heights, self._unit)
+        axes.set(xlabel=xlabel, ylabel=f"loss ({unit_name(self._unit, axes.get_yscale())})")
+        ends = []
+        for label, mean in self._lines.items():
+            colour, last = palette.colour(label), float(mean.iloc[-1])
+            beyond = f"↑ {shown(last, self._unit)}"
+            name = self.names[label]
+            ends.append(End(mean.index[-1], last, name, colour, palette.ink(label), beyond))
+            _mark_exit(axes, mean, colour)
+        label_ends(axes, ends)
+
+
+def _mark_exit(axes: Axes, mean: pd.Series, colour: str) -> None:
+    """An arrow head where a line leaves the axes at the top for good."""
+    points = np.column_stack([mean.index.to_numpy(dtype=float), mean.to_numpy()])
+    x, y = axes.transAxes.inverted().transform(axes.transData.transform(points)).T
+    if y[-1] <= 1:
+        return
+    inside = np.flatnonzero(y <= 1)
+    place = x[-1]
+    if len(inside):
+        last = inside[-1]
+        place = x[last] + (x[last + 1] - x[last]) * (1 - y[last]) / (y[last + 1] - y[last])
+    axes.plot([place], [1], "^", color=colour, transform=axes.transAxes, clip_on=False, zorder=4)
+
+
+def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Label -> its lines, in the order in which labels first occur."""
+    return {str(label): part for label, part in frame.groupby("label", sort=False)}
 
 
 def over_seeds(frame: pd.DataFrame, along: str) -> pd.DataFrame:
@@ -15,30 +95,28 @@ def over_seeds(frame: pd.DataFrame, along: str) -> pd.DataFrame:
     return grouped[grouped["count"] == grouped["count"].max()]
 
 
-def each_label(frame: pd.DataFrame, labels: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(label, its lines) in the experiment's order, those without lines left out."""
-    for label in labels:
-        part = frame[frame["label"] == label]
-        if len(part):
-            yield label, part
-
-
-def draw_range(axes: Axes, found: pd.DataFrame, colour: str) -> None:
-    """Shades what the seeds span, where there are several."""
-    if (found["count"] > 1).any():
-        axes.fill_between(
-            found.index.to_numpy(), found["min"], found["max"], color=colour, alpha=0.15, lw=0
-        )
+def seeds_of(frame: pd.DataFrame) -> str:
+    """What a subtitle says of shaded ranges, where there are any."""
+    return "; shaded: range over seeds" if frame["seed"].nunique() > 1 else ""
 
 
 def set_limits(axes: Axes, values: Sequence[float], unit: str) -> None:
-    """Fixes the vertical axis around `values`; perplexities that span much on a log scale."""
-    low, high = float(np.min(values)), float(np.max(values))
+    """Fixes the vertical axis around `values`; perplexities that span much on a log scale.
+
+    What lies far above the others, as after a divergence, does not count.
+    """
+    array = np.asarray(values, dtype=float)
+    if unit == "ppl":
+        array = np.log(array)
+    low, median = array.min(), np.median(array)
+    high = min(array.max(), median + OUTLYING * (median - low)) if median > low else array.max()
+    if unit == "ppl":
+        low, high = np.exp(low), np.exp(high)
     if unit == "ppl" and high > 4 * low:
         axes.set_yscale("log")
         axes.set_ylim(low / 1.1, high * 1.1)
     else:
-        margin = 0.06 * (high - low) or 0.05 * high
+        margin = max(0.06 * (high - low), 0.005 * high) or 0.05
         axes.set_ylim(low - margin, high + margin)
 
 
@@ -47,8 +125,9 @@ def unit_of(results: Results) -> str:
     return results.runs[0].unit
 
 
-def unit_name(unit: str) -> str:
-    return "bits per character" if unit == "bpc" else "perplexity"
+def unit_name(unit: str, scale: str = "linear") -> str:
+    name = "bits per character" if unit == "bpc" else "perplexity"
+    return f"{name}, log scale" if scale == "log" else name
 
 
 def name_with_state(label: str, runs: Sequence[RunResult]) -> str:

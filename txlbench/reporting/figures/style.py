@@ -1,7 +1,7 @@
-"""One look for all figures: sizes, a colour-blind-safe palette, reproducible files."""
+"""The look of all figures: sizes, a palette safe for colour-blind readers, reproducible files."""
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,30 +11,29 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.textpath import text_to_path
 
 from txlbench.files import write_atomically
 
-# Okabe and Ito's colours, yellow darkened to be seen on white; then two of Tol's muted ones.
 COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000"),
-    *("#56B4E9", "#E69F00", "#8C7A00", "#882255", "#8A8A8A"),
+    *("#0072B2", "#D55E00", "#000000", "#44AA99", "#882255", "#E69F00"),
+    *("#56B4E9", "#332288", "#BB5566", "#117733", "#999933", "#661100"),
 )
+"""Colours of Okabe and Ito and of Tol, ordered so that the first ones stay the farthest apart with
+normal sight, protanopia and deuteranopia alike."""
 INK = 0.75
 """Text is this much of its line's brightness, to be read on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#666666"
 PALE = 0.3
+DASHED = (0, (3, 2))
 
+FONT_SIZE = 9.5
 STYLE: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
-    "font.size": 9.5,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 22,
-    "axes.labelsize": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#444444",
@@ -42,25 +41,45 @@ STYLE: Mapping[str, Any] = {
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
     "grid.color": "#E4E4E4",
     "grid.linewidth": 0.7,
     "xtick.color": "#444444",
     "ytick.color": "#444444",
-    "lines.linewidth": 1.7,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
+    "figure.dpi": 200,
     "savefig.dpi": 200,
     "svg.hashsalt": "txlbench",
     "svg.fonttype": "path",
+    "pdf.fonttype": 42,  # publishers refuse the default, Type 3
+    "text.hinting": "none",  # so that text is as wide as it was measured
     "text.parse_math": False,  # a label is a label, dollar signs included
 }
 
 WIDTH = 7.2
-KINDS = ("png", "svg")
+LABEL_SHARE = 0.4
+"""The share of a figure's width that names beside its lines may take."""
+LONGEST_LABEL = 100
+KINDS = ("png", "svg", "pdf")
 
 
-class Source(Protocol):
+@dataclass(frozen=True)
+class Look:
+    """What a user may choose of figures.
+
+    Attributes:
+        formats: kinds of files, of `KINDS`.
+        width: inches; letters and lines shrink with it, down to 70 %.
+        title: whether title, subtitle and source are drawn; a paper's caption says them instead.
+    """
+
+    formats: tuple[str, ...] = ("png", "svg")
+    width: float = WIDTH
+    title: bool = True
+
+
+class FigureSource(Protocol):
     """Where a figure comes from: in one short line for its foot, and in full."""
 
     @property
@@ -89,92 +108,197 @@ class Palette:
         return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
-def width_for(names: Iterable[str]) -> float:
-    """Inches that a figure with `names` written beside it needs."""
-    return max(WIDTH, 4.6 + 0.075 * max(map(len, names)))
+@dataclass(frozen=True)
+class Drawing:
+    """A figure before it gets its title, key and foot.
 
-
-def height_for(names: Collection[str]) -> float:
-    """Inches that a figure with `names` at the ends of its lines needs."""
-    return max(4.2, 1.7 + 0.28 * len(names))
-
-
-def new_figure(title: str, subtitle: str, width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty figure of `width` times `height` inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(title)
-    axes.annotate(
-        subtitle,
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, 7),
-        textcoords="offset points",
-        color=GREY,
-        fontsize=8.8,
-    )
-    return figure, axes
-
-
-def add_key(axes: Axes, handles: Sequence[Line2D]) -> None:
-    """Explains markers below the axes, where they hide nothing."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    axes.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        bbox_transform=axes.transAxes + ScaledTranslation(0, -0.42, figure.dpi_scale_trans),
-        ncols=len(handles),
-        borderaxespad=0,
-        handletextpad=0.4,
-        columnspacing=1.8,
-    )
-
-
-def add_foot(figure: Figure, source: Source, left_out: Iterable[str]) -> None:
-    """Names the source, and the rows that have nothing to show, below the axes."""
-    lines = [source.short]
-    missing = ", ".join(left_out)
-    if missing:
-        lines.append(f"Not shown: {missing}")
-    figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7, color=GREY)
-
-
-def save(figure: Figure, stem: Path, title: str, source: Source) -> list[Path]:
-    """Writes stem.png and stem.svg; equal figures give equal bytes.
-
-    Both carry the runs, the commit and the command as their description.
+    Attributes:
+        key: explains markers and lines, below the axes.
     """
-    about = {"Title": title, "Description": source.full}
+
+    figure: Figure
+    title: str
+    subtitle: str
+    key: tuple[Line2D, ...] = ()
+
+    @property
+    def axes(self) -> Axes:
+        return self.figure.axes[0]
+
+
+@contextmanager
+def style(width: float = WIDTH) -> Iterator[None]:
+    """A context in which figures of `width` inches are drawn and saved.
+
+    A label may have characters that the font lacks; the box drawn there says so well enough.
+    """
+    scale = min(1.0, max(0.7, width / WIDTH))
+    sizes = {
+        "figure.figsize": (width, 4.2 * scale),
+        "font.size": FONT_SIZE * scale,
+        "lines.linewidth": 1.7 * scale,
+        "lines.markersize": 6 * scale,
+    }
+    settings: dict[Any, Any] = {**mpl.rcParamsDefault, **STYLE, **sizes, "backend": "agg"}
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def scaled(size: float) -> float:
+    """A length in points or inches, as small as the figure's letters are."""
+    return size * float(mpl.rcParams["font.size"]) / FONT_SIZE
+
+
+def new_figure(height: float, panels: int = 1) -> Figure:
+    """A figure of the style's width with axes of `height` inches each, above each other."""
+    width = mpl.rcParams["figure.figsize"][0]
+    figure = Figure(figsize=(width, scaled(height) * panels), layout="constrained")
+    figure.subplots(panels, squeeze=False)
+    return figure
+
+
+def height_for(count: int) -> float:
+    """Inches that a figure with `count` names at the ends of its lines needs."""
+    return max(3.3, 1.0 + 0.2 * count)
+
+
+def text_width(text: str, size: float, weight: str = "normal") -> float:
+    """Inches that one line of `text` takes at `size` points."""
+    font = FontProperties(family=STYLE["font.family"], size=size, weight=weight)
+    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
+
+
+def cut(text: str, size: float) -> str:
+    """`text`, its middle left out where it is too wide to stand beside a figure's lines."""
+    room = LABEL_SHARE * mpl.rcParams["figure.figsize"][0]
+    text = " ".join(text.split())
+    shown = text
+    for kept in range(min(len(text), LONGEST_LABEL) - 1, 0, -1):
+        if len(shown) <= LONGEST_LABEL and text_width(shown, size) <= room:
+            break
+        head = (kept + 1) // 2
+        shown = f"{text[:head].rstrip()}…{text[len(text) - kept + head :].lstrip()}"
+    return shown
+
+
+def wrap(text: str, size: float, weight: str = "normal") -> list[str]:
+    """The lines in which `text` fits a figure's width."""
+    room = mpl.rcParams["figure.figsize"][0] - 0.2
+    lines: list[str] = []
+    for word in text.split():
+        joined = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(joined, size, weight) <= room:
+            lines[-1] = joined
+        else:
+            lines.append(cut(word, size))
+    return lines
+
+
+def write_figure(
+    drawing: Drawing | None, stem: Path, source: FigureSource, look: Look, note: str = ""
+) -> list[Path]:
+    """Completes a drawing and writes it in every format; call within `style`.
+
+    Equal figures give equal bytes. Each file carries runs, commit and command as its description.
+
+    Args:
+        drawing: None where the records hold nothing for it: files of earlier ones are removed.
+        note: what the figure leaves out.
+    """
+    if drawing is None:
+        for kind in KINDS:
+            stem.with_suffix(f".{kind}").unlink(missing_ok=True)
+        return []
+    frame(drawing, source, note, with_title=look.title)
     paths = []
-    for kind in KINDS:
-        details = {**about, "Date": None} if kind == "svg" else about
+    for kind in look.formats:
         path = stem.with_suffix(f".{kind}")
+        about = _metadata(kind, drawing.title, source.full)
         write_atomically(
             path,
-            lambda file, kind=kind, details=details: figure.savefig(  # type: ignore[misc]
-                file, format=kind, metadata=details
+            lambda file, kind=kind, about=about: drawing.figure.savefig(  # type: ignore[misc]
+                file, format=kind, metadata=about
             ),
         )
-        figure.set_layout_engine("none")  # laid out once, at the first drawing
+        drawing.figure.set_layout_engine("none")  # laid out once, at the first drawing
         paths.append(path)
     return paths
 
 
-def remove(stem: Path) -> None:
-    """Removes what `save` wrote, if it did."""
-    for kind in KINDS:
-        stem.with_suffix(f".{kind}").unlink(missing_ok=True)
+def _metadata(kind: str, title: str, description: str) -> dict[str, str | None]:
+    if kind == "pdf":
+        return {"Title": title, "Subject": description, "CreationDate": None}
+    return {"Title": title, "Description": description} | ({"Date": None} if kind == "svg" else {})
 
 
-@contextmanager
-def style() -> Iterator[None]:
-    """A context in which figures are drawn and saved.
+def frame(drawing: Drawing, source: FigureSource, note: str, with_title: bool) -> None:
+    """Adds strips above and below the axes: title and subtitle, and key, source and `note`."""
+    figure = drawing.figure
+    width, height = figure.get_size_inches()
+    big, middle, small = scaled(11), scaled(8.8), scaled(7)
+    head = [(line, big, "bold", "black") for line in wrap(drawing.title, big, "bold")]
+    head += [(line, middle, "normal", GREY) for line in wrap(drawing.subtitle, middle)]
+    foot = [*(wrap(source.short, small) if with_title else ()), *wrap(note, small)]
+    columns, rows = _key_shape(drawing.key, width)
+    key_height = scaled(0.2) * rows
+    top = 0.1 + sum(1.45 * size / 72 for _, size, *_ in head) if with_title else 0.02
+    bottom = 0.06 + 1.4 * small / 72 * len(foot) + key_height
+    total = top + height + bottom
+    figure.set_size_inches(width, total)
+    figure.set_layout_engine(ConstrainedLayoutEngine(rect=(0, bottom / total, 1, height / total)))
+    y = total - 0.08
+    for line, size, weight, colour in head if with_title else ():
+        _write(figure, line, y, size, weight, colour)
+        y -= 1.45 * size / 72
+    for index, line in enumerate(reversed(foot)):
+        below = 0.05 + 1.4 * small / 72 * (index + 1)
+        _write(figure, line, below, small, "normal", GREY)
+    if drawing.key:
+        figure.legend(
+            handles=drawing.key,
+            loc="upper left",
+            bbox_to_anchor=(0.06, bottom),
+            bbox_transform=figure.dpi_scale_trans,
+            ncols=columns,
+            fontsize=scaled(8.5),
+            borderaxespad=0,
+            borderpad=0,
+            handletextpad=0.4,
+            columnspacing=1.8,
+            labelspacing=0.35,
+        )
 
-    A label may have characters that the font lacks; the box drawn there says so well enough.
-    """
-    settings: dict[Any, Any] = {**mpl.rcParamsDefault, **STYLE, "backend": "agg"}
-    with mpl.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield
+
+def _write(figure: Figure, text: str, y: float, size: float, weight: str, colour: str) -> None:
+    """One line whose upper left corner is 0.1 inches from the left, `y` from the bottom."""
+    style: dict[str, Any] = {
+        "size": size,
+        "weight": weight,
+        "color": colour,
+        "va": "top",
+        "in_layout": False,
+    }
+    figure.text(0.1, y, text, transform=figure.dpi_scale_trans, **style)
+
+
+def _key_shape(key: Sequence[Line2D], width: float) -> tuple[int, int]:
+    """Columns and rows in which a key's entries fit below a figure."""
+    if not key:
+        return 0, 0
+    size = scaled(8.5)
+    widest = max(text_width(str(handle.get_label()), size) for handle in key)
+    columns = min(len(key), max(1, int((width - 0.2) / (widest + scaled(0.6)))))
+    return columns, -(-len(key) // columns)
+
+
+def key_handle(label: str, **properties: Any) -> Line2D:
+    """An entry of a key, grey unless it says otherwise."""
+    return Line2D([], [], label=label, **{"color": GREY, **properties})
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """The names, all but the first `most` as a number."""
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more

@@ -1,0 +1,199 @@
+"""Figures of any size: every text on the canvas, colours that colour-blind readers tell apart."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
+
+from tests.reporting.laboratory import Laboratory, quality
+from tests.reporting.recl_records import COMMAND, write_record
+from txlbench.records.run_directory import RunState
+from txlbench.reporting.experiment_results import read_results
+from txlbench.reporting.figures.recl_curves import draw_gains, draw_losses
+from txlbench.reporting.figures.series import unit_of
+from txlbench.reporting.figures.style import (
+    COLOURS,
+    Look,
+    Palette,
+    cut,
+    frame,
+    style,
+    text_width,
+    wrap,
+)
+from txlbench.reporting.provenance import Provenance
+from txlbench.reporting.recl import read_recl
+from txlbench.reporting.report import FIGURES, MOST_ROWS, draw_all
+
+LONG = "a name that nobody could want to read in full beside any line of any figure, number"
+
+
+def assert_on_canvas(figure: Figure) -> None:
+    """Draws the figure; each text that is shown lies within it, and its axes have some room."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    width, height = figure.bbox.size
+    for axes in figure.axes:
+        assert axes.bbox.width > 0.25 * width
+        assert axes.bbox.height > 50
+    for text in figure.findobj(Text):
+        if not text.get_text().strip() or not text.get_visible() or _is_hidden_tick(figure, text):
+            continue
+        box = text.get_window_extent(canvas.get_renderer())
+        where = f"{text.get_text()!r} at {box}, canvas {width} x {height}"
+        assert box.x0 >= -0.5, where
+        assert box.y0 >= -0.5, where
+        assert box.x1 <= width + 0.5, where
+        assert box.y1 <= height + 0.5, where
+
+
+def _is_hidden_tick(figure: Figure, text: Text) -> bool:
+    """Whether it labels a tick outside the limits of its axis, which is not drawn."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                if text in (tick.label1, tick.label2):
+                    return not low <= tick.get_loc() <= high
+    return False
+
+
+def rows(count: int) -> list[dict[str, object]]:
+    """Rows of every encoding, with long labels and short ones, words and no spaces."""
+    kinds = [
+        {"model.encoding": "xl"},
+        {"model.encoding": "shaw"},
+        {"model.encoding": "absolute", "train.recurrence": False, "train.loss": "half"},
+    ]
+    names = (f"{LONG} {{}}", "row {}", f"{'W' * 60}{{}}")
+    return [
+        {
+            "label": names[i % 3].format(i),
+            "set": {**kinds[i % 3], "train.lr": 1e-3 / (1 + i)},
+        }
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("count", "width"), [(1, 7.2), (2, 3.3), (6, 3.3), (18, 3.3), (18, 7.2)])
+def test_no_text_leaves_the_canvas(laboratory: Laboratory, count: int, width: float) -> None:
+    directory = laboratory.experiment(rows=rows(count), seeds=[1])
+    for index, (line, config, run) in enumerate(laboratory.runs(directory)):
+        if index % 5 == 4:
+            laboratory.fail(run, config, line, RunState.DIVERGED, "loss became nan")
+        elif index % 7 != 5:  # those are not run
+            laboratory.finish(run, config, line)
+    results = read_results(directory)
+    source = Provenance.of(results, "txlbench ablate small.yaml")
+    missing = f"Not shown: {', '.join(results.left_out(unit_of(results)))}"
+    for draw in FIGURES.values():
+        with style(width):
+            drawing = draw(results, Palette(results.labels))
+            assert drawing is not None
+            frame(drawing, source, missing, with_title=True)
+            assert_on_canvas(drawing.figure)
+
+
+@pytest.mark.parametrize("width", [7.2, 3.3])
+@pytest.mark.parametrize("draw", [draw_gains, draw_losses])
+def test_no_text_of_recl_leaves_the_canvas(tmp_path, draw, width):
+    record = read_recl(write_record(tmp_path) / "recl.json", COMMAND)
+    with style(width):
+        drawing = draw(record, next(record.groups()), Palette(record.models))
+        frame(drawing, record, "", with_title=True)
+        assert_on_canvas(drawing.figure)
+
+
+def test_of_many_rows_the_best_and_the_worst_are_drawn(laboratory: Laboratory) -> None:
+    grid = {"train.lr": [1e-3 + 1e-5 * i for i in range(MOST_ROWS + 2)]}
+    train = {"tgt_len": 16, "batch_size": 4, "max_step": 2}
+    directory = laboratory.experiment(rows=[], grid=grid, seeds=[1], train=train)
+    for line, config, run in laboratory.runs(directory):
+        laboratory.finish(run, config, line, loss=lambda config: quality(config) + config.train.lr)
+    results = read_results(directory)
+    source = Provenance.of(results, "txlbench")
+    paths = draw_all(results, source, directory.figures, Look(("svg", "png")))
+    text = directory.figures.joinpath("loss_by_row.svg").read_text()
+    assert f"Shown: the best and the worst, {MOST_ROWS} of {MOST_ROWS + 2} rows." in text
+    assert results.labels[0] in text
+    assert results.labels[-1] in text
+    assert results.labels[MOST_ROWS // 2] not in text
+    assert all(max(Image.open(p).size) < 4000 for p in paths if p.suffix == ".png")
+
+
+def test_a_paper_gets_a_narrow_pdf_without_title(laboratory: Laboratory, tmp_path: Path) -> None:
+    results = read_results(laboratory.finished(seeds=[1]))
+    source = Provenance.of(results, "txlbench figures")
+    look = Look(formats=("pdf", "svg"), width=3.3, title=False)
+    paths = draw_all(results, source, tmp_path, look)
+    assert [path.name for path in paths] == [f"{n}.{s}" for n in FIGURES for s in ("pdf", "svg")]
+    pdf, svg = (tmp_path / f"loss_by_row.{kind}" for kind in ("pdf", "svg"))
+    assert b"Type3" not in pdf.read_bytes()
+    assert b"txlbench figures" in pdf.read_bytes()
+    assert f'width="{3.3 * 72:g}pt"' in svg.read_text()
+    drawn = svg.read_text().partition("</metadata>")[2]
+    assert "lowest first" not in drawn
+    assert "commit" not in drawn
+    again = draw_all(results, source, tmp_path / "again", look)
+    assert [a.read_bytes() for a in paths] == [b.read_bytes() for b in again]
+
+
+def test_long_names_lose_their_middle() -> None:
+    with style(3.3):
+        shown = cut(f"first {LONG} last", 8)
+        assert shown.startswith("first a nam")
+        assert shown.endswith("last")
+        assert "…" in shown
+        assert text_width(shown, 8) <= 0.4 * 3.3
+        assert cut("short", 8) == "short"
+        assert all(text_width(line, 8) <= 3.3 for line in wrap(f"{LONG} {'x' * 400}", 8))
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1: protanopia and deuteranopia, linear RGB.
+SIGHT = (
+    np.eye(3),
+    np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
+    ),
+    np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    ),
+)
+TO_XYZ = np.array(
+    [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
+)
+
+
+def lab(colour: str, sight: np.ndarray) -> np.ndarray:
+    """CIE L*a*b* of a colour as it is seen."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = TO_XYZ @ np.clip(sight @ linear, 0, 1) / [0.95047, 1, 1.08883]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize(("count", "apart"), [(8, 18), (len(COLOURS), 12)])
+def test_colours_differ_for_every_kind_of_sight(count: int, apart: float) -> None:
+    for one, other in itertools.combinations(COLOURS[:count], 2):
+        for sight in SIGHT:
+            distance = np.linalg.norm(lab(one, sight) - lab(other, sight))
+            assert distance > apart, (one, other, distance)
