@@ -39,12 +39,12 @@ HEAVY = {
     "mlflow": {"tracking"},
     "ray": {"runs"},
     "click": {"cli"},
-    "rich": {"cli"},
+    "rich": {"cli", "data"},
 }
 """The parts that may import a library at all."""
 
 ONE_FILE = ["mlflow", "ray"]
-LAZY = {"numpy": {"seeding", "cli"}, "torch": {"seeding", "machine"}}
+LAZY = {"numpy": {"seeding", "cli"}, "torch": {"seeding", "machine"}, "rich": {"data"}}
 """Parts that may import a library inside functions only, so that the command line is quick."""
 
 

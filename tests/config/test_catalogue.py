@@ -4,7 +4,6 @@ import pytest
 
 from txlbench.config.catalogue import (
     CORPORA,
-    CORPUS_LOADERS,
     ENCODINGS,
     UNITS,
     EncodingEntry,
@@ -20,10 +19,11 @@ def test_encodings_load(name: str):
     assert issubclass(load_class(ENCODINGS[name].target), Encoding)
 
 
-@pytest.mark.parametrize("name", CORPUS_LOADERS.names())
-def test_corpora_load_and_have_facts(name: str):
-    assert callable(CORPUS_LOADERS.load(name))
-    assert CORPORA[name].level in UNITS
+@pytest.mark.parametrize("name", CORPORA)
+def test_corpora_load_under_their_names(name: str):
+    source = load_class(CORPORA[name].target)()
+    assert (source.name, source.level) == (name, CORPORA[name].level)
+    assert source.level in UNITS
 
 
 def test_a_taken_name_is_refused_and_the_same_entry_accepted_again():

@@ -260,7 +260,7 @@ def test_refusals_are_one_line_with_place_value_and_remedy(text: str, message: s
         ("enwiki-smaple", "unknown corpus 'enwiki-smaple'; did you mean 'enwiki-sample'? *"),
         ("{name: wt103, level: byte}", "level of wt103 is word, not byte"),
         ("{name: wt103, path: a.txt}", "name 'wt103' belongs to the catalogue; choose another *"),
-        ("{name: wt103, valid: a.txt}", "valid and test need a path to the training text"),
+        ("{name: wt103, valid: a.txt}", "valid, test and column need a path to the training text"),
         ("{name: mine, path: a, valid: b}", "give both valid and test, or neither *"),
         ("5", "5 is not a section; write keys below it"),
     ],
@@ -284,3 +284,22 @@ def assert_matches(text: str, pattern: str) -> None:
     for part in parts:
         assert part in text, text
     assert pattern.endswith("*") or text.endswith(pattern.split("*")[-1]), text
+
+
+@pytest.mark.parametrize(
+    ("corpus", "name"),
+    [
+        ("novel.txt", "novel"),
+        ("{path: novel.txt}", "novel"),
+        ("{path: novel.txt, name: mine}", "mine"),
+        ("{name: novel.txt, level: word}", "novel"),
+        ("{path: missing.txt}", "missing"),
+    ],
+)
+def test_a_path_is_a_corpus_with_a_name(tmp_path, monkeypatch, corpus: str, name: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "novel.txt").write_text("A novel.")
+    (line,) = experiment("", f"corpus={corpus}").lines
+    found = line.configs[0].corpus
+    path = "missing.txt" if "missing" in corpus else "novel.txt"
+    assert (found.name, found.path) == (name, path)

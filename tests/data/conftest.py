@@ -8,9 +8,10 @@ import zipfile
 
 import pytest
 
-from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS
+from txlbench.config.catalogue import CORPORA
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
+from txlbench.registry import load_class
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def published(monkeypatch):
     """Makes a miniature of a corpus the published one: its archive, and counts if given."""
 
     def published(name, path=None, **counts):
-        source = CORPUS_LOADERS.load(name)
+        source = load_class(CORPORA[name].target)
         unknown = {"vocabulary_size": None, "train_tokens": None}
         unknown |= {"valid_tokens": None, "test_tokens": None}
         facts = dataclasses.replace(CORPORA[name], **unknown | counts)

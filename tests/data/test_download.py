@@ -12,27 +12,28 @@ Progress is drawn over on a terminal and said once elsewhere.
 import hashlib
 import io
 import os
+import sys
 import tarfile
 import threading
 import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data import download
 from txlbench.data.download import (
-    ProgressLine,
+    DownloadBar,
     PublishedFile,
-    combined_checksum,
     create_directory,
     data_root,
     downloaded,
     extract,
     fetch,
     file_checksum,
+    own_checksum,
 )
 from txlbench.errors import UserError
 
@@ -177,6 +178,7 @@ def text(tmp_path):
 @pytest.fixture
 def reads(monkeypatch):
     """The files that were read in full."""
+    monkeypatch.setattr(download, "SETTLED_NS", -1)  # as if the files had lain there for long
     paths, read = [], download._read
     monkeypatch.setattr(download, "_read", lambda path: paths.append(path) or read(path))
     return paths
@@ -204,7 +206,7 @@ def test_an_edit_of_equal_size_right_after_reading_is_noticed(text):
     assert file_checksum(text) != before
 
 
-def test_a_damaged_memory_is_ignored(text, data_directory):
+def test_a_damaged_memory_is_ignored(text, data_directory, reads):
     before = file_checksum(text)
     (memory,) = (data_directory / "checksums").iterdir()
     for content in ("{", "[]", "{}"):
@@ -217,14 +219,40 @@ def test_no_memory_can_be_written_and_the_checksum_is_still_right(text, data_dir
     assert file_checksum(text) == hashlib.sha256(b"content").hexdigest()
 
 
+def test_an_edit_that_keeps_size_and_time_is_noticed(text, monkeypatch):
+    """ctime and inode belong to the stamp: `os.utime` cannot set the one, a copy has another."""
+    monkeypatch.setattr(download, "SETTLED_NS", -1)
+    before = file_checksum(text)
+    text.write_bytes(b"CONTENT")
+    os.utime(text, ns=(HOUR_AGO, HOUR_AGO))
+    assert file_checksum(text) == hashlib.sha256(b"CONTENT").hexdigest() != before
+
+
+def own(*paths, **more):
+    keys = ("path", "valid", "test")
+    return CorpusConfig(name="mine", **dict(zip(keys, map(str, paths), strict=False)), **more)
+
+
 def test_several_files_change_their_checksum_together(text, tmp_path):
-    other = tmp_path / "other.txt"
-    other.write_bytes(b"other")
-    combined = combined_checksum([text, other])
-    assert combined != combined_checksum([other, text])
-    other.write_bytes(b"OTHER")
-    assert combined_checksum([text, other]) != combined
-    assert combined_checksum([text]) == file_checksum(text)
+    valid, test = tmp_path / "valid.txt", tmp_path / "test.txt"
+    valid.write_bytes(b"valid")
+    test.write_bytes(b"test")
+    before = own_checksum(own(text, valid, test))
+    assert before != own_checksum(own(text, test, valid))
+    valid.write_bytes(b"VALID")
+    assert own_checksum(own(text, valid, test)) != before
+    assert own_checksum(own(text)) == file_checksum(text)
+
+
+def test_each_column_of_a_file_has_a_checksum_of_its_own(text):
+    found = {own_checksum(own(text)), *(own_checksum(own(text, column=c)) for c in "ab")}
+    assert len(found) == 3
+
+
+def test_a_checksum_that_is_not_remembered_leaves_no_file(text, data_directory):
+    expected = hashlib.sha256(b"content").hexdigest()
+    assert own_checksum(own(text), remember=False) == expected
+    assert not data_directory.exists()
 
 
 def test_what_is_not_a_file_is_refused(tmp_path):
@@ -390,46 +418,48 @@ def test_a_download_shows_one_line_and_a_refusal_none(published, capsys):
     assert capsys.readouterr().err == f"fetching {file.addresses[1]}\n"
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr(download, "sys", SimpleNamespace(stderr=terminal))
+def as_terminal(monkeypatch):
+    """Makes standard error a terminal; a fixture would come before pytest sets it for the test."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
     return terminal
 
 
 def filled(sizes, total):
-    line = ProgressLine("fetching x")
-    line.total = total
+    bar = DownloadBar("fetching x")
+    bar.total = total
     for size in sizes:
-        line.update(size)
-    line.reset()
-    line.update(total)
-    line.close()
+        bar.update(size)
+    bar.reset()
+    bar.update(total)
+    bar.close()
 
 
-def test_a_terminal_shows_how_much_of_how_much(terminal):
+def test_a_terminal_shows_how_much_of_how_much(monkeypatch):
+    terminal = as_terminal(monkeypatch)
     filled([1_000_000] * 3, 3_000_000)
-    assert terminal.getvalue().startswith("\rfetching x: 1.0 of 3.0 MB")
-    assert terminal.getvalue().endswith("\rfetching x: 3.0 of 3.0 MB\n")
+    assert "fetching x" in terminal.getvalue()
+    assert "3.0/3.0 MB" in terminal.getvalue()
 
 
-def test_an_unknown_total_is_left_out(terminal):
-    line = ProgressLine("fetching x")
-    line.update(2_500_000)
-    assert terminal.getvalue() == "\rfetching x: 2.5 MB"
+def test_an_unknown_total_is_left_out(monkeypatch):
+    terminal = as_terminal(monkeypatch)
+    bar = DownloadBar("fetching x")
+    bar.update(2_500_000)
+    bar.close()
+    assert "2.5/? MB" in terminal.getvalue()
 
 
-def test_an_interrupted_line_is_ended(terminal):
-    line = ProgressLine("fetching x")
-    line.update(1)
-    line.close()
-    line.close()
-    assert terminal.getvalue().count("\n") == 1
+def test_an_interrupted_bar_gives_the_cursor_back_once(monkeypatch):
+    terminal = as_terminal(monkeypatch)
+    bar = DownloadBar("fetching x")
+    bar.update(1)
+    bar.close()
+    bar.close()
+    assert terminal.getvalue().count("\x1b[?25h") == 1
 
 
 def test_elsewhere_one_line_says_what_goes_on(capsys):
@@ -437,6 +467,7 @@ def test_elsewhere_one_line_says_what_goes_on(capsys):
     assert capsys.readouterr().err == "fetching x\n"
 
 
-def test_nothing_is_shown_before_the_first_bytes(terminal):
-    ProgressLine("fetching x").close()
+def test_nothing_is_shown_before_the_first_bytes(monkeypatch):
+    terminal = as_terminal(monkeypatch)
+    DownloadBar("fetching x").close()
     assert terminal.getvalue() == ""

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from txlbench.config.catalogue import CORPORA
 from txlbench.config.run_config import CorpusConfig
+from txlbench.data import download
 from txlbench.data import prepare as prepare_module
 from txlbench.data.prepare import find_prepared, prepare
 from txlbench.errors import UserError
@@ -86,8 +86,8 @@ def test_facts_count_and_identify_everything(config):
     assert facts["vocabulary_size"] == 4  # <eos> b a <unk>
     assert facts["unknown"] == {"valid": 1, "test": 0}
     # train + 1: b 3, <eos> 2, a 2, <unk> 1 of 8
-    assert corpus.unigram_loss("test") == pytest.approx(-np.log(2 / 8))
-    assert facts["unigram_loss"]["test"] == corpus.unigram_loss("test")
+    assert facts["unk"] == {"train": 0, "valid": 1, "test": 0}
+    assert facts["unigram_loss"]["test"] == pytest.approx(-np.log(2 / 8))
     assert facts["vocabulary"] == corpus.vocabulary.fingerprint
     assert len(facts["checksum"]) == 64
 
@@ -96,8 +96,8 @@ def test_symbols_that_train_lacks_become_unk_and_are_warned_about(config):
     corpus = prepare(config("abc", "abz", "yyz", level="char"))
     assert corpus.unknown == {"valid": 1, "test": 3}
     assert decoded(corpus)[1:] == ["ab<unk>", "<unk><unk><unk>"]
-    assert any("valid has 1 tokens (1 distinct, such as 'z')" in w for w in corpus.warnings)
-    assert any("test has 3 tokens (2 distinct" in w for w in corpus.warnings)
+    assert any("valid has 1 tokens (33.3%, 1 distinct, such as 'z')" in w for w in corpus.warnings)
+    assert any("test has 3 tokens (100.0%, 2 distinct" in w for w in corpus.warnings)
 
 
 def test_no_unk_is_added_where_train_has_every_symbol(config):
@@ -140,9 +140,24 @@ def test_a_split_of_fewer_than_two_tokens_is_refused(config, contents, split, fo
         prepare(config(*contents, level=level))
 
 
-def test_a_text_of_few_lines_cannot_be_split_by_lines(config):
+def test_a_text_of_few_lines_is_split_between_words(config):
+    corpus = prepare(config("many words " * 100, level="word"))
+    assert corpus.tokens == {"train": 181, "valid": 11, "test": 11}  # an <eos> ends each
+    assert decoded(corpus)[1] == "many words " * 4 + "many words\n"
+
+
+def test_a_text_too_short_for_three_splits_is_refused(config):
     with pytest.raises(UserError, match=r"0 tokens in the valid split.*valid and test files"):
-        prepare(config("many words\n" * 10, level="word"))
+        prepare(config("many words\n", level="word"))
+
+
+def test_a_lopsided_split_is_warned_about(config):
+    """Lines are not torn: the last of twenty may be most of the text."""
+    corpus = prepare(config("a line\n" * 38 + "a line\n" + "long " * 5000, level="word"))
+    (warning,) = (each for each in corpus.warnings if "90/5/5" in each)
+    assert "108 / 6 / 5,004 tokens, since it falls between lines; give valid and test" in warning
+    even = prepare(config("a line\n" * 40, level="word"))
+    assert not any("90/5/5" in each for each in even.warnings)
 
 
 def test_bytes_that_are_not_utf8_are_data_or_an_error(config, data_directory):
@@ -154,9 +169,53 @@ def test_bytes_that_are_not_utf8_are_data_or_an_error(config, data_directory):
 
 
 def test_a_missing_file_and_a_directory_are_refused(tmp_path):
-    for path in (tmp_path / "no.txt", tmp_path):
-        with pytest.raises(UserError, match=f"{path}: no such file"):
+    for path, message in ((tmp_path / "no.txt", "no such file"), (tmp_path, r"no \*\.txt in this")):
+        with pytest.raises(UserError, match=f"{path}: {message}"):
             prepare(CorpusConfig(name="mine", path=str(path)))
+
+
+@pytest.mark.parametrize("level", ["byte", "char", "word"])
+def test_the_texts_of_a_directory_follow_one_another_in_sorted_order(tmp_path, level):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    lines = [f"text {n % 9} of it, café\n" for n in range(40)]
+    for n in reversed(range(4)):  # the second ends without its newline, and none is hidden
+        text = "".join(lines[10 * n : 10 * n + 10])
+        (folder / f"{n}.txt").write_bytes(text.removesuffix("\n" * (n == 1)).encode())
+    (folder / ".hidden.txt").write_text("hidden")
+    (folder / "other.md").write_text("other")
+    corpus = prepare(CorpusConfig(path=str(folder), level=level))
+    assert corpus.name == "texts"
+    assert "".join(decoded(corpus)) == "".join(lines)
+    (folder / "4.txt").write_text("one more\n")
+    assert prepare(CorpusConfig(path=str(folder), level=level)).checksum != corpus.checksum
+
+
+def test_what_is_not_utf8_in_a_directory_is_named_by_its_own_file(tmp_path):
+    (tmp_path / "a.txt").write_text("fine\n" * 40)
+    (tmp_path / "b.txt").write_bytes(b"ab\xff")
+    with pytest.raises(UserError, match=r"b\.txt: byte 2: 0xff is not UTF-8"):
+        prepare(CorpusConfig(name="mine", path=str(tmp_path), level="word"))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_a_column_of_a_table_is_a_text(tmp_path, suffix):
+    comma = "," if suffix == "csv" else "\t"
+    path = tmp_path / f"table.{suffix}"
+    rows = [f'{n}{comma}"row {n}, said ""he""\n"\r\n' for n in range(40)]
+    path.write_bytes("".join([f"\ufeffid{comma}text\r\n", *rows]).encode())
+    corpus = prepare(CorpusConfig(path=str(path), column="text", level="char"))
+    assert corpus.name == "table"
+    assert "".join(decoded(corpus)) == "".join(f'row {n}, said "he"\n' for n in range(40))
+    with pytest.raises(UserError, match=rf"{path}: no column 'txt'; did you mean 'text'"):
+        prepare(CorpusConfig(path=str(path), column="txt"))
+
+
+def test_a_table_that_ends_in_a_quotation_is_refused(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('text\n"open')
+    with pytest.raises(UserError, match=r"table\.csv: line \d: .*give a CSV file"):
+        prepare(CorpusConfig(path=str(path), column="text"))
 
 
 def test_a_second_call_builds_nothing(config, monkeypatch):
@@ -238,16 +297,35 @@ def test_a_full_disk_is_named_with_the_way_out(config, monkeypatch, data_directo
     assert [p for p in data_directory.iterdir() if p.name != "checksums"] == []
 
 
-def test_a_corpus_without_a_loader_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(CORPORA, "new", CORPORA["wt2"])
-    with pytest.raises(UserError, match="'new' cannot be prepared by name; give the path"):
-        prepare(CorpusConfig(name="new"))
+def test_unk_that_train_has_too_is_counted_and_warned_about(config):
+    corpus = prepare(config("a <unk>", "a b", "<unk> a", level="word"))
+    assert corpus.unknown == {"valid": 1, "test": 0}
+    assert corpus.unk == {"train": 1, "valid": 1, "test": 1}
+    assert corpus.unk_share == pytest.approx({"train": 1 / 3, "valid": 1 / 3, "test": 1 / 3})
+    (warning,) = corpus.warnings
+    assert warning.startswith("valid has 1 tokens (33.3%")
+    assert warning.endswith("they became <unk>, which train has 1 times")
 
 
-def test_unk_that_train_has_too_is_nothing_to_warn_about(config):
-    corpus = prepare(config("a <unk>", "a b", "a c", level="word"))
-    assert corpus.unknown == {"valid": 1, "test": 1}
-    assert corpus.warnings == ()
+def test_ids_are_scanned_once_and_again_after_a_change(config, monkeypatch):
+    monkeypatch.setattr(download, "SETTLED_NS", -1)
+    corpus = prepare(config("abc " * 40, level="char"))
+    scans = []
+    largest = np.memmap.max
+    monkeypatch.setattr(np.memmap, "max", lambda ids: scans.append(1) or largest(ids))
+    for _ in range(3):
+        corpus.ids("train")
+    assert len(scans) == 1
+    path = corpus.directory / "train.ids"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    with pytest.raises(UserError, match=r"train\.ids: id 255 of 4 symbols; delete"):
+        corpus.ids("train")
+
+
+def test_bytes_need_no_scan(config, monkeypatch):
+    corpus = prepare(config("abc " * 40))
+    monkeypatch.setattr(np.memmap, "max", None)
+    assert len(corpus.ids("train")) == 144
 
 
 def test_a_text_takes_no_file_instead(config, tmp_path):

@@ -10,12 +10,13 @@ import hashlib
 
 import pytest
 
-from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS
+from txlbench.config.catalogue import CORPORA
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data import download
 from txlbench.data.prepare import find_prepared, prepare
-from txlbench.data.published import PennTreebank, Published
+from txlbench.data.published import PennTreebank, PublishedCorpus
 from txlbench.errors import UserError
+from txlbench.registry import load_class
 
 TEXTS = {"train": " \n = A = \n a b \n", "valid": " b a \n", "test": " a \n b \n"}
 MEMBERS = {f"wikitext-2/wiki.{split}.tokens": text for split, text in TEXTS.items()}
@@ -23,7 +24,7 @@ COUNTS = {"vocabulary_size": 5, "train_tokens": 8, "valid_tokens": 3, "test_toke
 CONFIG = CorpusConfig(name="wt2")
 
 PUBLISHED = [
-    name for name in CORPUS_LOADERS.names() if issubclass(CORPUS_LOADERS.load(name), Published)
+    name for name, entry in CORPORA.items() if issubclass(load_class(entry.target), PublishedCorpus)
 ]
 
 
@@ -37,7 +38,7 @@ def small(archive, published):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_published_corpus_has_a_checksum_and_its_facts(name):
-    source = CORPUS_LOADERS.load(name)()
+    source = load_class(CORPORA[name].target)()
     assert len(bytes.fromhex(source.checksum())) == 32
     assert source.name == name
     assert source.split_rule == CORPORA[name].split_rule
@@ -46,7 +47,7 @@ def test_every_published_corpus_has_a_checksum_and_its_facts(name):
 
 def test_no_corpus_relies_on_the_address_that_refuses_everybody():
     for name in ("wt103", "wt2"):
-        addresses = CORPUS_LOADERS.load(name).archive.addresses
+        addresses = load_class(CORPORA[name].target).archive.addresses
         assert len(addresses) > 1
         assert "research.metamind.io" not in addresses[0]
 
@@ -106,7 +107,7 @@ def test_other_counts_than_the_published_ones_are_refused(
 
 
 def test_what_cannot_be_fetched_says_how_to_give_it(monkeypatch):
-    source = CORPUS_LOADERS.load("wt2")
+    source = load_class(CORPORA["wt2"].target)
     nowhere = download.PublishedFile("wikitext-2-v1.zip", ("http://127.0.0.1:9/x",), "0" * 64)
     monkeypatch.setattr(source, "archive", nowhere)
     message = (

@@ -50,6 +50,13 @@ def test_a_last_line_without_its_newline_counts(tmp_path):
     assert (train, valid, test) == ("line\n" * 18, "line\n", "last")
 
 
-def test_a_text_of_few_lines_has_empty_parts_rather_than_torn_lines(tmp_path):
-    assert parts(tmp_path, "word", "a b c\n") == ["", "", "a b c\n"]
+def test_a_text_of_few_lines_is_cut_between_words(tmp_path):
+    text = " ".join(f"w{n}" for n in range(100)) + "\n"
+    train, valid, test = parts(tmp_path, "word", text)
+    assert train + valid + test == text
+    assert (train[-4:], valid[:4], test[:4]) == ("w89 ", "w90 ", "w95 ")
+
+
+def test_a_text_of_few_words_has_empty_parts(tmp_path):
+    assert parts(tmp_path, "word", "a b c\n") == ["a b ", "", "c\n"]
     assert parts(tmp_path, "word", "") == ["", "", ""]

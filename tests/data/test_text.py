@@ -3,7 +3,7 @@
 import pytest
 
 from txlbench.data import text as text_module
-from txlbench.data.text import Text
+from txlbench.data.text import TextPart
 from txlbench.errors import UserError
 
 
@@ -24,13 +24,13 @@ def write(tmp_path):
 
 
 def read(path, level, start=0, stop=None):
-    return "".join(Text(path, start, stop).pieces(level))
+    return "".join(TextPart(path, start, stop).pieces(level))
 
 
 def words(path):
     from txlbench.data.vocabulary import WordVocabulary
 
-    return [word for piece in Text(path).pieces("word") for word in WordVocabulary.split(piece)]
+    return [word for piece in TextPart(path).pieces("word") for word in WordVocabulary.split(piece)]
 
 
 def test_bytes_stay_as_they_are(chunk, write):

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from txlbench.data.text import Text
+from txlbench.data.text import TextPart
 from txlbench.data.vocabulary import ByteVocabulary, CharVocabulary, WordVocabulary, load_vocabulary
 from txlbench.errors import UserError
 
@@ -109,7 +109,7 @@ def peak_of_counting(path, megabytes):
     line = " ".join(f"word{n}" for n in range(1000))
     path.write_text((line + " ") * (megabytes * 2**20 // len(line)))
     tracemalloc.start()
-    WordVocabulary.count(Text(path).pieces("word"))
+    WordVocabulary.count(TextPart(path).pieces("word"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak

@@ -27,7 +27,7 @@ from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import open_corpus
 from txlbench.data.download import extract
 from txlbench.data.prepare import build
-from txlbench.data.source import OwnText
+from txlbench.data.source import TextFile
 from txlbench.models.convert.hf import read_hf
 from txlbench.models.convert.tf import TensorBundle, read_tf
 from txlbench.models.convert.torch_file import read_torch
@@ -149,7 +149,7 @@ def _tf_npz(folder: Path) -> None:
 
 def _corpus(folder: Path) -> None:
     (folder / "mine.txt").write_text("hello world, a text\nof some length\n" * 40)
-    source = OwnText(CorpusConfig(name="mine", path=str(folder / "mine.txt"), level="word"))
+    source = TextFile(CorpusConfig(name="mine", path=str(folder / "mine.txt"), level="word"))
     (folder / "corpus").mkdir()
     build(source, source.checksum(), folder / "corpus", folder)
 

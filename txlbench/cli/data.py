@@ -7,7 +7,7 @@ import click
 
 from txlbench.cli.options import VerbGroup, level_option, split_option, verb
 from txlbench.config.base import Split, displayed
-from txlbench.config.catalogue import CORPORA, CORPUS_LOADERS, UNITS, Level
+from txlbench.config.catalogue import CORPORA, UNITS, Level
 from txlbench.config.run_config import CorpusConfig, corpus_named
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
@@ -37,7 +37,7 @@ def list_corpora() -> None:
     from txlbench.data.prepare import find_prepared
 
     for name, facts in CORPORA.items():
-        corpus = find_prepared(CorpusConfig(name=name)) if name in CORPUS_LOADERS else None
+        corpus = find_prepared(CorpusConfig(name=name))
         symbols = len(corpus.vocabulary) if corpus else facts.vocabulary_size
         tokens = corpus.tokens["train"] if corpus else facts.train_tokens
         state = "prepared" if corpus else "not prepared yet"
@@ -84,6 +84,7 @@ def show(name: str, level: Level | None) -> None:
         "tokens": _by_split({split: f"{count:,}" for split, count in corpus.tokens.items()}),
         "vocabulary": f"{len(corpus.vocabulary):,} symbols",
         "unknown": _by_split({split: f"{count:,}" for split, count in corpus.unknown.items()}),
+        "<unk>": _by_split({split: f"{share:.2%}" for split, share in corpus.unk_share.items()}),
         f"unigram {unit}": _by_split({s: f"{value:,.3f}" for s, value in unigram.items()}),
         "checksum": corpus.checksum,
         "directory": corpus.directory,

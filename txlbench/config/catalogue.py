@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from txlbench.errors import UserError
-from txlbench.registry import Registry
 
 if TYPE_CHECKING:
     from txlbench.config.model import ModelConfig
@@ -103,24 +102,25 @@ def register_encoding(name: str, entry: EncodingEntry) -> None:
 
 
 @dataclass(frozen=True)
-class CorpusFacts:
-    """What is known of a named corpus without reading it.
+class CorpusEntry:
+    """A named corpus: where its class is, and what is known of it without reading it.
 
     Attributes:
+        target: `package.module:Class`, a subclass of `data.source.CatalogueSource`.
         level: what a token is.
-        vocabulary_size: number of token types, None where only the prepared corpus knows it.
-        train_tokens: tokens of the training split, None where only the prepared corpus knows it.
         split_rule: how the splits come about; part of a run's identity.
-        valid_tokens, test_tokens: as train_tokens.
+        vocabulary_size: number of token types, None where only the prepared corpus knows it.
+        train_tokens, valid_tokens, test_tokens: tokens of the splits, None likewise.
         note: what sets this corpus apart, half a sentence.
         period: tokens after which the kind of token recurs; samples of tokens at even steps must
             not keep time with it. 1 for texts.
     """
 
+    target: str
     level: Level
-    vocabulary_size: int | None
-    train_tokens: int | None
     split_rule: str
+    vocabulary_size: int | None
+    train_tokens: int | None = None
     valid_tokens: int | None = None
     test_tokens: int | None = None
     note: str = ""
@@ -134,68 +134,94 @@ class CorpusFacts:
 
 # Vocabulary sizes and counts are the published ones. The parameter counts of the official models
 # fit these vocabularies exactly.
-CORPORA: dict[str, CorpusFacts] = {
-    "enwiki-sample": CorpusFacts(
-        "byte", 256, 5_480_771, "90/5/5", 304_487, 304_488, "6 MB of Wikipedia XML, no download"
+CORPORA: dict[str, CorpusEntry] = {
+    "enwiki-sample": CorpusEntry(
+        "txlbench.data.wikipedia:EnwikiSample",
+        "byte",
+        "90/5/5",
+        256,
+        *(5_480_771, 304_487, 304_488),
+        note="6 MB of Wikipedia XML, no download",
     ),
-    "enwiki-words": CorpusFacts(
-        level="word",
-        vocabulary_size=12_742,
-        train_tokens=470_941,
-        split_rule="90/5/5 by articles",
-        valid_tokens=23_302,
-        test_tokens=28_681,
+    "enwiki-words": CorpusEntry(
+        "txlbench.data.wikipedia_words:EnwikiWords",
+        "word",
+        "90/5/5 by articles, markup removed by gensim",
+        12_733,
+        *(467_996, 22_815, 29_277),
         note="the same articles as words, no download",
     ),
-    "wt103": CorpusFacts(
-        "word", 267_735, 103_227_021, "published", 217_646, 245_569, "WikiText-103"
+    "wt103": CorpusEntry(
+        "txlbench.data.published:WikiText103",
+        "word",
+        "published",
+        267_735,
+        *(103_227_021, 217_646, 245_569),
+        note="WikiText-103",
     ),
-    "wt2": CorpusFacts("word", 33_278, 2_088_628, "published", 217_646, 245_569, "WikiText-2"),
-    "enwik8": CorpusFacts(
-        "byte", 256, 90_000_000, "90M/5M/5M", 5_000_000, 5_000_000, "all bytes of Wikipedia XML"
+    "wt2": CorpusEntry(
+        "txlbench.data.published:WikiText2",
+        "word",
+        "published",
+        33_278,
+        *(2_088_628, 217_646, 245_569),
+        note="WikiText-2",
     ),
-    "enwik8-official": CorpusFacts(
-        "byte", 204, None, "90M/5M/5M, no newlines", note="enwik8 as the released code reads it"
+    "enwik8": CorpusEntry(
+        "txlbench.data.wikipedia:Enwik8",
+        "byte",
+        "90M/5M/5M",
+        256,
+        *(90_000_000, 5_000_000, 5_000_000),
+        note="all bytes of Wikipedia XML",
     ),
-    "text8": CorpusFacts(
-        "char", 27, None, "90M/5M/5M, stripped", note="Wikipedia in letters and spaces"
+    "enwik8-official": CorpusEntry(
+        "txlbench.data.wikipedia:OfficialEnwik8",
+        "byte",
+        "90M/5M/5M, no newlines",
+        204,
+        note="enwik8 as the released code reads it",
     ),
-    "lm1b": CorpusFacts(
-        "word", 793_470, None, "heldout-00000, shuffled", note="one <S> between sentences"
+    "text8": CorpusEntry(
+        "txlbench.data.wikipedia:Text8",
+        "char",
+        "90M/5M/5M, stripped",
+        27,
+        note="Wikipedia in letters and spaces",
     ),
-    "lm1b-tf": CorpusFacts(
-        "word", 793_470, None, "heldout-00000, shuffled, <S> <S>", note="two <S> between sentences"
+    "lm1b": CorpusEntry(
+        "txlbench.data.lm1b:BillionWords",
+        "word",
+        "heldout-00000, shuffled",
+        793_470,
+        note="one <S> between sentences",
     ),
-    "ptb": CorpusFacts("word", 10_000, 929_589, "published", 73_760, 82_430, "Penn Treebank"),
-    "planted": CorpusFacts(
-        level="char",
-        vocabulary_size=44,
-        train_tokens=4_000_000,
-        split_rule="computed",
-        valid_tokens=200_000,
-        test_tokens=200_000,
+    "lm1b-tf": CorpusEntry(
+        "txlbench.data.lm1b:BillionWordsTensorFlow",
+        "word",
+        "heldout-00000, shuffled, <S> <S>",
+        793_470,
+        note="two <S> between sentences",
+    ),
+    "ptb": CorpusEntry(
+        "txlbench.data.published:PennTreebank",
+        "word",
+        "published",
+        10_000,
+        *(929_589, 73_760, 82_430),
+        note="Penn Treebank",
+    ),
+    "planted": CorpusEntry(
+        "txlbench.data.planted:Planted",
+        "char",
+        "computed",
+        44,
+        *(4_000_000, 200_000, 200_000),
         note="its RECL is known exactly, no download",
         period=4,
     ),
 }
-
-CORPUS_LOADERS = Registry(
-    "corpus",
-    {
-        "enwiki-sample": "txlbench.data.wikipedia:EnwikiSample",
-        "enwiki-words": "txlbench.data.wikipedia_words:EnwikiWords",
-        "wt103": "txlbench.data.published:WikiText103",
-        "wt2": "txlbench.data.published:WikiText2",
-        "enwik8": "txlbench.data.wikipedia:Enwik8",
-        "enwik8-official": "txlbench.data.wikipedia:OfficialEnwik8",
-        "text8": "txlbench.data.wikipedia:Text8",
-        "lm1b": "txlbench.data.lm1b:BillionWords",
-        "lm1b-tf": "txlbench.data.lm1b:BillionWordsTensorFlow",
-        "ptb": "txlbench.data.published:PennTreebank",
-        "planted": "txlbench.data.planted:Planted",
-    },
-)
-"""Corpora that the data package can prepare by name; a corpus with a `path` needs no entry."""
+"""Corpora with a name; a corpus with a `path` needs no entry."""
 
 UNITS: dict[Level, str] = {"byte": "bpc", "char": "bpc", "word": "ppl"}
 """The unit in which the losses of a level are shown: bits per character, or perplexity."""

@@ -31,25 +31,42 @@ class CorpusConfig(Section):
     """A corpus of the catalogue by name, or any text by `path`.
 
     Attributes:
-        name: the catalogue's name, or any name for one's own text.
-        path: the text, relative to the working directory; alone it is split 90/5/5.
-        valid, test: files of the other splits; both or neither.
+        name: the catalogue's name, or any name for one's own text; default its path's stem. The
+            path of a text in its place is as good as `path`.
+        path: a text, a directory of *.txt files, or a CSV or TSV file, relative to the working
+            directory; alone it is split 90/5/5.
+        valid, test: texts of the other splits; both or neither.
+        column: the column of a CSV or TSV file that holds the texts, a row each.
         level: what a token is; a corpus of the catalogue knows its own.
     """
 
-    UNHASHED = frozenset({"path", "valid", "test"})
+    UNHASHED = frozenset({"path", "valid", "test", "column"})
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     path: str | None = None
     valid: str | None = None
     test: str | None = None
+    column: str | None = None
     level: Level | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_and_path(cls, given: Any) -> Any:
+        """Completes a name by its path, and a path by its name."""
+        if not isinstance(given, dict):
+            return given
+        name, path = given.get("name"), given.get("path")
+        if path is None and isinstance(name, str) and name not in CORPORA and is_path(name):
+            path, name = name, None
+        if isinstance(path, str) and name is None:
+            return {**given, "name": _name_of(Path(path)), "path": path}
+        return given
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.path is None:
-            if self.valid or self.test:
-                raise ValueError("valid and test need a path to the training text")
+            if self.valid or self.test or self.column:
+                raise ValueError("valid, test and column need a path to the training text")
             if self.name not in CORPORA:
                 remedy = suggestion(self.name, CORPORA)
                 raise ValueError(f"unknown corpus '{self.name}'; {remedy}; or give its path")
@@ -81,21 +98,27 @@ class CorpusConfig(Section):
 
 
 def corpus_named(name: str, level: Level | None = None) -> CorpusConfig:
-    """The `corpus` section that `name` stands for.
+    """Returns the `corpus` section that `name` stands for.
 
     Raises:
-        UserError: if `name` is neither a corpus nor a file.
+        UserError: if `name` is neither a corpus nor a path of a text.
     """
-    content: dict[str, str | None] = {"name": name, "level": level}
-    if name not in CORPORA:
-        if not Path(name).exists():
-            raise UserError(f"{name}: neither a corpus nor a file", suggestion(name, CORPORA))
-        content |= {"name": _name_of(Path(name)), "path": name}
+    if name not in CORPORA and not is_path(name):
+        raise UserError(f"{name}: neither a corpus nor a file", suggestion(name, CORPORA))
+    content = {"name": name, "level": level}
     return validate(CorpusConfig, content, Document(name, content))
 
 
+def is_path(name: str) -> bool:
+    """Whether something lies at the path `name`."""
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, an unknown ~user
+        return False
+
+
 def _name_of(path: Path) -> str:
-    """A corpus name for a text: its file's name, without what a corpus name may not have."""
+    """Returns a corpus name for a text: its stem, without what a corpus name may not have."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-") or "text"
     return f"{name}-text" if name in CORPORA else name
 

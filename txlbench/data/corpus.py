@@ -12,16 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from txlbench.config.base import Split
 from txlbench.config.catalogue import Level
+from txlbench.data.download import remembered
 from txlbench.data.vocabulary import Vocabulary, load_vocabulary
 from txlbench.errors import UserError
 from txlbench.files import read_json
 
-SCHEMA = "txlbench.corpus/1"
+SCHEMA = "txlbench.corpus/2"
 """Part of the prepared directory's name: raising it rebuilds every corpus."""
 
 
 def ids_file(directory: Path, split: Split) -> Path:
-    """Where the ids of a split lie: little-endian unsigned integers, nothing else."""
+    """Returns where the ids of a split lie: little-endian unsigned integers, nothing else."""
     return directory / f"{split}.ids"
 
 
@@ -37,8 +38,10 @@ class Corpus:
         split_rule: how the splits came about.
         dtype: the type of the ids.
         tokens: tokens of each split.
-        unigram: nats a token of each split, see `unigram_loss`.
-        unknown: tokens of valid and test that train lacks.
+        unigram: nats a token of each split under the add-one-smoothed unigram model of train.
+        unknown: tokens of valid and test that the vocabulary lacks, so that they became `<unk>`.
+        unk: tokens of each split that are `<unk>`, those of the text included; empty for a
+            vocabulary without it.
         warnings: what the user should know, a sentence each.
     """
 
@@ -51,6 +54,7 @@ class Corpus:
     tokens: Mapping[Split, int]
     unigram: Mapping[Split, float]
     unknown: Mapping[Split, int]
+    unk: Mapping[Split, int]
     warnings: tuple[str, ...]
 
     @cached_property
@@ -58,26 +62,30 @@ class Corpus:
         return load_vocabulary(self.directory / "vocabulary.json")
 
     def ids(self, split: Split) -> NDArray[Any]:
-        """The token ids of `split`, 1-D, memory-mapped read-only.
+        """Returns the token ids of `split`, 1-D, memory-mapped read-only.
+
+        The file is scanned once, for ids without a symbol, with which embeddings would be read
+        beyond their end, and again only after a change.
 
         Raises:
-            UserError: if one has no symbol: embeddings would be read beyond their end.
+            UserError: if there is such an id.
         """
-        path = ids_file(self.directory, split)
+        path, size = ids_file(self.directory, split), len(self.vocabulary)
         ids: NDArray[Any] = np.memmap(path, self.dtype, mode="r", shape=(self.tokens[split],))
-        if ids.max() >= len(self.vocabulary):
-            raise UserError(
-                f"{path}: id {ids.max()} of {len(self.vocabulary)} symbols",
-                _remedy(self.directory),
-            )
+        if np.iinfo(ids.dtype).max < size:
+            return ids
+        largest = int(remembered(path, "largest", lambda _: int(ids.max())))
+        if largest >= size:
+            raise UserError(f"{path}: id {largest} of {size} symbols", _remedy(self.directory))
         return ids
 
-    def unigram_loss(self, split: Split) -> float:
-        """Nats a token of `split` under the add-one-smoothed unigram model of train."""
-        return self.unigram[split]
+    @property
+    def unk_share(self) -> dict[Split, float]:
+        """The share of `<unk>` among the tokens of each split."""
+        return {split: count / self.tokens[split] for split, count in self.unk.items()}
 
     def facts(self) -> dict[str, Any]:
-        """What identifies and describes the corpus, as plain data without paths."""
+        """Returns what identifies and describes the corpus, as plain data without paths."""
         return {
             "name": self.name,
             "checksum": self.checksum,
@@ -88,12 +96,13 @@ class Corpus:
             "tokens": dict(self.tokens),
             "unigram_loss": dict(self.unigram),
             "unknown": dict(self.unknown),
+            "unk": dict(self.unk),
             "warnings": list(self.warnings),
         }
 
 
 def open_corpus(directory: Path, name: str) -> Corpus:
-    """The corpus prepared in `directory`; UserError if a file of it is missing or cut."""
+    """Opens the corpus prepared in `directory`; UserError if a file of it is missing or cut."""
     corpus = _read(directory, name)
     for split, tokens in corpus.tokens.items():
         path = ids_file(directory, split)
@@ -109,7 +118,7 @@ class _Content(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    schema_: Literal["txlbench.corpus/1"] = Field(alias="schema")
+    schema_: Literal["txlbench.corpus/2"] = Field(alias="schema")
     level: Level
     checksum: str
     split_rule: str
@@ -117,6 +126,7 @@ class _Content(BaseModel):
     tokens: dict[Split, Annotated[int, Field(ge=2, lt=2**48)]] = Field(min_length=3)
     unigram: dict[Split, float]
     unknown: dict[Split, int]
+    unk: dict[Split, int]
     warnings: list[str]
 
 

@@ -1,15 +1,8 @@
-"""Fetching published files: several addresses in turn, whole and verified or not at all.
+"""Files of the data directory: downloads, archives, checksums, and directories made as a whole.
 
-Files lie in `downloads` under the data directory. A file is written beside its place and moved
-there once it is complete and its checksum is right, so what lies there can be trusted.
-
-Where prepared corpora lie, and how a directory comes into being whole or not at all.
-
-SHA-256 of source files, remembered for as long as size and modification time stay.
-
-How far a download is: one line, drawn over and over on a terminal and written once elsewhere.
-
-Reading chosen members out of zip and tar archives; nothing else of them is ever unpacked.
+Downloads try several addresses in turn. A file is written beside its place and moved there once it
+is complete and its checksum is right, so what lies there can be trusted. Of an archive only chosen
+members are read; nothing else of it is ever unpacked.
 """
 
 import contextlib
@@ -28,24 +21,28 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
+import platformdirs
+
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.text import CHUNK
 from txlbench.errors import UserError
 from txlbench.files import read_json, write_json
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 
 def data_root() -> Path:
-    """`$TXLBENCH_DATA`, else `txlbench` in the user's cache directory."""
+    """Returns `$TXLBENCH_DATA`, else `txlbench` in the user's cache directory."""
     if chosen := os.environ.get("TXLBENCH_DATA"):
         return Path(chosen).expanduser().absolute()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "txlbench"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "txlbench"
+    return platformdirs.user_cache_path("txlbench", appauthor=False)
 
 
 def create_directory(directory: Path, fill: Callable[[Path, Path], None]) -> None:
-    """Makes `directory` appear with all that `fill(new, scratch)` writes into `new`.
+    """Creates `directory` with all that `fill(new, scratch)` writes into `new`, or not at all.
 
     `scratch` is for files that are not kept. Several processes may do this at once: each works
     on its own copy, and the first to finish wins.
@@ -66,43 +63,92 @@ def create_directory(directory: Path, fill: Callable[[Path, Path], None]) -> Non
 
 SETTLED_NS = 2_000_000_000
 """A file changed less than this ago may change again within one tick of the clock of its file
-system, so that its modification time cannot vouch for it."""
+system, so that its times cannot vouch for it."""
 
 
-def file_checksum(path: Path) -> str:
-    """The SHA-256 of the file at `path`, read again only if its size or time changed.
+def file_checksum(path: Path, remember: bool = True) -> str:
+    """Returns the SHA-256 of the file at `path`, which is read again only if it has changed.
+
+    Args:
+        remember: whether the data directory may be written to.
 
     Raises:
-        UserError: if it is not a file, or changes while it is read.
+        UserError: if it is no file that can be read, or changes while it is read.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file", "give the path of a text file")
+    try:
+        return str(remembered(path, "sha256", _read, remember))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", "give a file that can be read") from error
+
+
+def remembered(
+    path: Path, what: str, compute: Callable[[Path], str | int], remember: bool = True
+) -> str | int:
+    """Returns `compute(path)`, computed again only if the file at `path` has changed.
+
+    Args:
+        what: names the value among others of the same file.
+
+    Raises:
+        UserError: if the file changes meanwhile.
+    """
     path = path.resolve()
     stamp = _stamp(path)
-    memory = data_root() / "checksums" / f"{_digest(str(path).encode())[:16]}.json"
+    memory = data_root() / "checksums" / f"{_digest(f'{path} {what}')[:16]}.json"
     with contextlib.suppress(UserError, OSError, KeyError, TypeError):
         known = read_json(memory)
-        if known["stamp"] == stamp:
-            return str(known["sha256"])
-    checksum = _read(path)
+        if known["stamp"] == stamp and isinstance(known[what], str | int):
+            return known[what]
+    value = compute(path)
     if _stamp(path) != stamp:
         raise UserError(f"{path}: changed while it was read", "run again when it is complete")
-    if time.time_ns() - path.stat().st_mtime_ns > SETTLED_NS:
+    if remember and time.time_ns() - max(stamp["mtime_ns"], stamp["ctime_ns"]) > SETTLED_NS:
         # Only a shortcut: a data directory that others share may be read-only.
         with contextlib.suppress(OSError):
-            write_json(memory, {"stamp": stamp, "sha256": checksum})
-    return checksum
+            write_json(memory, {"path": str(path), "stamp": stamp, what: value})
+    return value
 
 
-def combined_checksum(paths: list[Path]) -> str:
-    """The checksum of one file, or one that changes with any of several files."""
-    checksums = [file_checksum(path) for path in paths]
-    return checksums[0] if len(checksums) == 1 else _digest("\n".join(checksums).encode())
+def own_paths(config: CorpusConfig) -> list[Path]:
+    """Returns the paths of a text of the user's: one, or one for each split."""
+    given = (config.path, config.valid, config.test)
+    return [Path(path).expanduser() for path in given if path is not None]
 
 
-def _stamp(path: Path) -> dict[str, Any]:
+def text_files(path: Path) -> list[Path]:
+    """Returns `path` itself or, for a directory, its *.txt files in sorted order."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.glob("*.txt") if not file.name.startswith("."))
+    if not found:
+        raise UserError(f"{path}: no *.txt in this directory", "give a text, or a folder of texts")
+    return found
+
+
+def own_checksum(config: CorpusConfig, remember: bool = True) -> str:
+    """Returns a checksum that changes with any file or with the column of the user's text.
+
+    Args:
+        remember: whether the data directory may be written to.
+    """
+    parts = [
+        file_checksum(file, remember) for path in own_paths(config) for file in text_files(path)
+    ]
+    parts += [] if config.column is None else [f"column {config.column}"]
+    return parts[0] if len(parts) == 1 else _digest("\n".join(parts))
+
+
+def _stamp(path: Path) -> dict[str, int]:
+    """What changes with any edit, even one that keeps size and modification time."""
     status = path.stat()
-    return {"path": str(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "ctime_ns": status.st_ctime_ns,
+        "inode": status.st_ino,
+    }
 
 
 def _read(path: Path) -> str:
@@ -110,18 +156,14 @@ def _read(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
-INTERVAL = 0.2
-"""Seconds between two drawings."""
+class DownloadBar:
+    """A progress bar on stderr with the face that pooch fills; off a terminal, a single line.
 
-MEGABYTE = 1_000_000
-
-
-class ProgressLine:
-    """The progress bar that pooch fills; nothing is shown before the first bytes arrive.
+    Nothing is shown before the first bytes arrive.
 
     Attributes:
         total: bytes of the whole file, 0 if the server does not say; set by pooch.
@@ -130,45 +172,53 @@ class ProgressLine:
     def __init__(self, title: str) -> None:
         self.title = title
         self.total = 0
-        self._done = 0
-        self._drawn: float | None = None
+        self._bar: Progress | None = None
 
     def update(self, size: int) -> None:
         """Counts `size` more bytes."""
-        self._done += size
-        now = time.monotonic()
-        if self._drawn is None or (sys.stderr.isatty() and now - self._drawn > INTERVAL):
-            self._draw()
-            self._drawn = now
+        if self._bar is None:
+            self._bar = self._start()
+        self._bar.update(self._bar.task_ids[0], advance=size, total=self.total or None)
 
     def reset(self) -> None:
         """Counts from zero again, which pooch does before it fills the bar at the end."""
-        self._done = 0
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=0)
 
     def close(self) -> None:
-        """Ends the line, if there is one."""
-        if self._drawn is not None and sys.stderr.isatty():
-            self._draw()
-            sys.stderr.write("\n")
-        self._drawn = None
+        """Draws the bar for the last time."""
+        if self._bar is not None:
+            self._bar.stop()
 
-    def _draw(self) -> None:
-        if sys.stderr.isatty():
-            share = f" of {self.total / MEGABYTE:,.1f}" if self.total else ""
-            sys.stderr.write(f"\r{self.title}: {self._done / MEGABYTE:,.1f}{share} MB")
-            sys.stderr.flush()
-        else:
+    def _start(self) -> "Progress":
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if not console.is_terminal:
             print(self.title, file=sys.stderr)
+        bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        bar.add_task(self.title, total=None)
+        bar.start()
+        return bar
 
 
 LARGEST_GROWTH = 200
-"""Texts are packed to a tenth; a member that is so much larger than its whole archive is a bomb."""
+"""Texts shrink to a tenth; a member so much larger than its whole archive is a zip bomb."""
 NO_BOMB = 1 << 20
-"""Bytes that any member may have."""
+"""Bytes that any member may have, whatever the size of its archive."""
 
 
 def extract(archive: Path, targets: Mapping[str, Path]) -> None:
-    """Writes members of the archive at `archive` to files.
+    """Extracts members of the archive at `archive` to files.
 
     Args:
         targets: where each member goes, by its exact name (a leading `./` aside).
@@ -195,7 +245,7 @@ def _extract_zip(archive: Path, targets: Mapping[str, Path]) -> set[str]:
 
 
 def _extract_tar(archive: Path, targets: Mapping[str, Path]) -> set[str]:
-    """In one pass, since going back in a compressed archive means reading it again."""
+    """Reads in one pass, since going back in a compressed archive means reading it again."""
     missing = set(targets)
     with tarfile.open(archive, "r|*") as file:
         for member in file:
@@ -237,7 +287,7 @@ DOWNLOAD_CHUNK = 1 << 20
 """Bytes received at once."""
 
 AGENT = {"User-Agent": "txlbench"}
-"""Some servers refuse the name that the HTTP library has of its own."""
+"""Some servers refuse the default user agent of the HTTP library."""
 
 
 @dataclass(frozen=True)
@@ -256,12 +306,12 @@ class PublishedFile:
 
 
 def downloaded(file: PublishedFile) -> Path:
-    """Where `file` lies once it is fetched."""
+    """Returns where `file` lies once it is fetched."""
     return data_root() / "downloads" / file.name
 
 
 def fetch(file: PublishedFile, instead: str) -> Path:
-    """The path of `file`, fetched unless it is there already.
+    """Returns the path of `file`, which is fetched unless it is there already.
 
     Args:
         instead: how the user can give what cannot be fetched, for the message.
@@ -276,7 +326,7 @@ def fetch(file: PublishedFile, instead: str) -> Path:
     known = file.sha256 and f"sha256:{file.sha256}"
     reasons = []
     for address in file.addresses:
-        progress = ProgressLine(f"fetching {address}")
+        progress = DownloadBar(f"fetching {address}")
         downloader = HTTPDownloader(progressbar=progress, chunk_size=DOWNLOAD_CHUNK, headers=AGENT)
         try:
             retrieve(address, known, place.name, place.parent, downloader=downloader)
@@ -290,7 +340,7 @@ def fetch(file: PublishedFile, instead: str) -> Path:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Why an address failed, in a few words; what is wrong with our own disk is raised again."""
+    """Says why an address failed, in a few words; a fault of our own disk is raised again."""
     from requests import exceptions
 
     match error:

@@ -18,9 +18,9 @@ from typing import ClassVar
 from txlbench.config.base import Split
 from txlbench.config.catalogue import CORPORA
 from txlbench.data.download import PublishedFile, fetch
-from txlbench.data.published import Published, compare
+from txlbench.data.published import PublishedCorpus, compare
 from txlbench.data.source import Counts
-from txlbench.data.text import Text
+from txlbench.data.text import TextPart
 from txlbench.data.vocabulary import EOS, UNKNOWN, Vocabulary, WordVocabulary
 
 FOLDER = "1-billion-word-language-modeling-benchmark-r13output"
@@ -31,12 +31,10 @@ NAMES = {"<S>": EOS, "<UNK>": UNKNOWN}
 """What symbols of the vocabulary file are called here."""
 
 
-class BillionWords(Published):
+class BillionWords(PublishedCorpus):
     """Sentences with one `<S>` between them, as in the released PyTorch code."""
 
     name = "lm1b"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
     archive = PublishedFile(
         f"{FOLDER}.tar.gz",
         (
@@ -65,13 +63,17 @@ class BillionWords(Published):
     begin: ClassVar[bytes] = b""
     """What stands before each sentence, besides the newline after the one before it."""
 
-    def texts(self, scratch: Path) -> Mapping[Split, Text]:
+    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
         self._vocabulary_file()  # If it cannot be had, the gigabytes are not fetched either.
         files = self.files(scratch)
         held_out, train = scratch / "valid.txt", scratch / "train.txt"
         self._write(held_out, _lines(files.pop(self.held_out)))
         self._write(train, _shuffled(files, scratch))
-        return {"train": Text(train), "valid": Text(held_out), "test": Text(held_out)}
+        return {
+            "train": TextPart(train),
+            "valid": TextPart(held_out),
+            "test": TextPart(held_out),
+        }
 
     def _write(self, path: Path, sentences: Iterable[bytes]) -> None:
         with path.open("wb") as file:
@@ -80,7 +82,7 @@ class BillionWords(Published):
             for sentence in sentences:
                 file.write(self.begin + sentence.rstrip(b"\r\n") + b"\n")
 
-    def vocabulary(self, texts: Mapping[Split, Text]) -> Vocabulary:  # noqa: ARG002
+    def vocabulary(self, texts: Mapping[Split, TextPart]) -> Vocabulary:  # noqa: ARG002
         path = self._vocabulary_file()
         with path.open(encoding="utf-8") as file:
             symbols = (line.split()[0] for line in file if line.strip())
@@ -114,7 +116,6 @@ class BillionWordsTensorFlow(BillionWords):
     """Sentences with `<S>` at both ends, as in the released TensorFlow code."""
 
     name = "lm1b-tf"
-    split_rule = CORPORA[name].split_rule
     begin = b"\n"
 
 

@@ -1,6 +1,4 @@
-"""`planted`: a made corpus whose best loss, and so its RECL, is known at every context.
-
-A source of symbols whose best loss is known exactly at every context.
+"""`planted`: a synthetic corpus whose best loss, and so its RECL, is known at every context.
 
 D streams are interleaved: position t belongs to stream t mod D. Each stream has an alphabet of its
 own and one lag, a multiple of D. A symbol repeats the one a lag back with a known probability,
@@ -20,8 +18,8 @@ from numpy.typing import NDArray
 
 from txlbench.config.base import Split
 from txlbench.config.catalogue import CORPORA
-from txlbench.data.source import Source
-from txlbench.data.text import Text
+from txlbench.data.source import CatalogueSource
+from txlbench.data.text import TextPart
 from txlbench.errors import UserError
 
 
@@ -106,29 +104,28 @@ SHA256 = "0e057cdf8023f8c45e28755197f6d7195bcd2f7eea92a1e23269f5f3f9736a67"
 """Of the texts of train, valid and test, one after the other."""
 
 
-class Planted(Source):
+class Planted(CatalogueSource):
     """One letter a symbol; each split is a sequence of its own that begins with stream 0."""
 
     name = "planted"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
 
     def __init__(self, from_file: Path | None = None) -> None:
         if from_file is not None:
             raise UserError(f"--from-file {from_file}: {self.name} is computed", "drop the option")
+        super().__init__()
 
     def checksum(self) -> str:
         return SHA256
 
-    def texts(self, scratch: Path) -> Mapping[Split, Text]:
+    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
         digest = hashlib.sha256()
-        texts: dict[Split, Text] = {}
+        texts: dict[Split, TextPart] = {}
         for split, seed in SEEDS.items():
             text = letters(CORPORA[self.name].tokens[split] or 0, seed)
             digest.update(text)
             path = scratch / f"{split}.txt"
             path.write_bytes(text)
-            texts[split] = Text(path)
+            texts[split] = TextPart(path)
         assert digest.hexdigest() == SHA256, "numpy no longer draws the same bits"
         return texts
 

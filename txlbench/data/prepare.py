@@ -1,6 +1,4 @@
-"""From a source to the files of a prepared corpus, in memory that does not grow with the text.
-
-Getting a prepared corpus: the one that lies on disk, else built now.
+"""Prepares a corpus: finds it on disk, or encodes its texts in memory that does not grow with them.
 
 A prepared directory is named for the checksum of its source and never changes, so an edited text
 gets a new one, and runs that still read the old one are not disturbed.
@@ -22,21 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.config.base import Split
-from txlbench.config.catalogue import CORPUS_LOADERS
+from txlbench.config.catalogue import CORPORA
 from txlbench.config.identity import fingerprint
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import SCHEMA, Corpus, ids_file, open_corpus
 from txlbench.data.download import create_directory, data_root
-from txlbench.data.source import Counts, OwnText, Source, unigram_losses
-from txlbench.data.text import Text
+from txlbench.data.source import CorpusSource, Counts, TextFile, unigram_losses
+from txlbench.data.text import TextPart
 from txlbench.data.vocabulary import UNKNOWN, Vocabulary
 from txlbench.errors import UserError
 from txlbench.files import write_json
+from txlbench.registry import load_class
 
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """What is known of a split whose ids are written: counts by id [V], and its text's digest."""
+    """A split whose ids are written: counts by id [V], and the digest of its text."""
 
     counts: NDArray[np.int64]
     digest: str
@@ -46,7 +45,7 @@ class EncodedSplit:
         return int(self.counts.sum())
 
 
-def build(source: Source, checksum: str, directory: Path, scratch: Path) -> None:
+def build(source: CorpusSource, checksum: str, directory: Path, scratch: Path) -> None:
     """Writes ids, vocabulary and facts of `source` to `directory`.
 
     Args:
@@ -64,8 +63,8 @@ def build(source: Source, checksum: str, directory: Path, scratch: Path) -> None
         for split, text in texts.items()
     }
     if source.checksum() != checksum:
-        raise UserError(f"{texts['train'].path}: changed while it was read", "run again")
-    _check_lengths(texts, encoded)
+        raise UserError(f"{source.place('train')}: changed while it was read", "run again")
+    _check_lengths(source, encoded)
     counts = {split: part.counts for split, part in encoded.items()}
     warnings = [
         *source.review(vocabulary, counts),
@@ -82,15 +81,16 @@ def build(source: Source, checksum: str, directory: Path, scratch: Path) -> None
         "tokens": {split: part.tokens for split, part in encoded.items()},
         "unigram": unigram_losses(counts),
         "unknown": {split: symbols.total() for split, symbols in unknown.items()},
+        "unk": _unk_tokens(vocabulary, counts),
         "warnings": warnings,
     }
     write_json(directory / "corpus.json", content)
 
 
 def _vocabulary(
-    source: Source, texts: Mapping[Split, Text]
+    source: CorpusSource, texts: Mapping[Split, TextPart]
 ) -> tuple[Vocabulary, dict[Split, Counter[str]]]:
-    """The vocabulary, and for valid and test the symbols that became `<unk>` in it."""
+    """Returns the vocabulary, and for valid and test the symbols that became `<unk>` in it."""
     vocabulary = source.vocabulary(texts)
     unknown: dict[Split, Counter[str]] = {
         split: unknown_symbols(vocabulary, source.pieces(text))
@@ -100,8 +100,14 @@ def _vocabulary(
     return vocabulary.with_unknown() if any(unknown.values()) else vocabulary, unknown
 
 
+def _unk_tokens(vocabulary: Vocabulary, counts: Counts) -> dict[Split, int]:
+    """Counts the tokens of each split that are `<unk>`; empty for a vocabulary without it."""
+    number = vocabulary.index.get(UNKNOWN)
+    return {} if number is None else {split: int(n[number]) for split, n in counts.items()}
+
+
 def unknown_symbols(vocabulary: Vocabulary, pieces: Iterable[str]) -> Counter[str]:
-    """The symbols of a text that `vocabulary` lacks, with how often each occurs."""
+    """Counts the symbols of a text that `vocabulary` lacks."""
     unknown: Counter[str] = Counter()
     for piece in pieces:
         if (vocabulary.lookup(piece) < 0).any():
@@ -124,12 +130,12 @@ def _encode(pieces: Iterable[str], vocabulary: Vocabulary, path: Path) -> Encode
     return EncodedSplit(counts, digest.hexdigest())
 
 
-def _check_lengths(texts: Mapping[Split, Text], encoded: Mapping[Split, EncodedSplit]) -> None:
+def _check_lengths(source: CorpusSource, encoded: Mapping[Split, EncodedSplit]) -> None:
     for split, part in encoded.items():
         if part.tokens < 2:
             raise UserError(
-                f"{texts[split].path}: {part.tokens} tokens in the {split} split, 2 are needed to "
-                "predict one from another",
+                f"{source.place(split)}: {part.tokens} tokens in the {split} split, 2 are needed "
+                "to predict one from another",
                 "give a longer text, or valid and test files",
             )
 
@@ -137,12 +143,13 @@ def _check_lengths(texts: Mapping[Split, Text], encoded: Mapping[Split, EncodedS
 def _unknown_warnings(
     unknown: Mapping[Split, Counter[str]], vocabulary: Vocabulary, counts: Counts
 ) -> list[str]:
-    """About symbols that became `<unk>`, unless train has it too, so that it is learned."""
-    if UNKNOWN in vocabulary.index and counts["train"][vocabulary.index[UNKNOWN]]:
-        return []
+    """Warns of symbols that are scored as `<unk>` instead of themselves."""
+    trained = _unk_tokens(vocabulary, counts).get("train", 0)
+    after = f"which train has {trained:,} times" if trained else "which is never trained"
     return [
-        f"{split} has {symbols.total():,} tokens ({len(symbols):,} distinct, such as "
-        f"{next(iter(symbols))!r}) that train lacks; they became <unk>, which is never trained"
+        f"{split} has {symbols.total():,} tokens ({symbols.total() / counts[split].sum():.1%}, "
+        f"{len(symbols):,} distinct, such as {next(iter(symbols))!r}) that the vocabulary lacks; "
+        f"they became <unk>, {after}"
         for split, symbols in unknown.items()
         if symbols
     ]
@@ -157,7 +164,7 @@ def _identity_warnings(encoded: Mapping[Split, EncodedSplit]) -> list[str]:
 
 
 def prepare(config: CorpusConfig, from_file: Path | None = None) -> Corpus:
-    """The corpus of `config`, built under `$TXLBENCH_DATA` or the user's cache if need be.
+    """Returns the corpus of `config`, built under `$TXLBENCH_DATA` or the user's cache if need be.
 
     Args:
         from_file: what the user has instead of the file that a catalogue's corpus would fetch.
@@ -176,33 +183,27 @@ def prepare(config: CorpusConfig, from_file: Path | None = None) -> Corpus:
 
 
 def find_prepared(config: CorpusConfig) -> Corpus | None:
-    """The corpus of `config` if it is prepared already; builds and fetches nothing."""
+    """Returns the corpus of `config` if it is prepared already; builds and fetches nothing."""
     source = _source(config, None)
     with _faults_as_user_errors():
         directory = _directory(source, source.checksum())
     return open_corpus(directory, config.name) if directory.is_dir() else None
 
 
-def _source(config: CorpusConfig, from_file: Path | None) -> Source:
+def _source(config: CorpusConfig, from_file: Path | None) -> CorpusSource:
     if config.path is not None:
         if from_file is not None:
             raise UserError(
                 f"--from-file {from_file}: '{config.name}' is a text already",
                 "drop --from-file, which stands in for what a named corpus fetches",
             )
-        return OwnText(config)
-    if config.name not in CORPUS_LOADERS:
-        known = ", ".join(CORPUS_LOADERS.names())
-        raise UserError(
-            f"corpus '{config.name}' cannot be prepared by name",
-            f"give the path of its text, or one of: {known}",
-        )
-    source = CORPUS_LOADERS.load(config.name)(from_file)
-    assert isinstance(source, Source)
+        return TextFile(config)
+    source = load_class(CORPORA[config.name].target)(from_file)
+    assert isinstance(source, CorpusSource)
     return source
 
 
-def _directory(source: Source, checksum: str) -> Path:
+def _directory(source: CorpusSource, checksum: str) -> Path:
     made_from = [SCHEMA, source.level, source.split_rule, checksum]
     return data_root() / f"{source.name}-{source.level}-{fingerprint(made_from, length=16)}"
 

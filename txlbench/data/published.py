@@ -1,8 +1,7 @@
-"""Corpora whose files are published: fetched or given, and held against the published counts.
+"""Published corpora: fetched or given by the user, and checked against the published counts.
 
-`wt103` and `wt2`: the WikiText corpora of Merity et al. 2017, word for word as published.
-
-`ptb`: the Penn Treebank as Mikolov et al. 2010 prepared it, 10,000 words.
+`wt103` and `wt2` are the WikiText corpora of Merity et al. 2017, word for word as published; `ptb`
+is the Penn Treebank as Mikolov et al. 2010 prepared it, 10,000 words.
 """
 
 import hashlib
@@ -13,8 +12,8 @@ from typing import Any, ClassVar
 from txlbench.config.base import Split
 from txlbench.config.catalogue import CORPORA
 from txlbench.data.download import PublishedFile, extract, fetch, file_checksum
-from txlbench.data.source import Counts, Source
-from txlbench.data.text import SPLITS, Text
+from txlbench.data.source import CatalogueSource, Counts
+from txlbench.data.text import SPLITS, TextPart
 from txlbench.data.vocabulary import Vocabulary
 from txlbench.errors import UserError
 
@@ -24,7 +23,7 @@ UNVERIFIED = (
 )
 
 
-class Published(Source):
+class PublishedCorpus(CatalogueSource):
     """A corpus of the catalogue that lies in an archive with a file for each split.
 
     Attributes:
@@ -35,24 +34,21 @@ class Published(Source):
     archive: ClassVar[PublishedFile]
     members: ClassVar[Mapping[str, str]]
 
-    def __init__(self, from_file: Path | None = None) -> None:
-        self.from_file = from_file
-
     @property
     def instead(self) -> str:
-        """How a user can give what cannot be fetched."""
+        """The remedy where nothing can be fetched."""
         return f"get it another way: txlbench data prepare {self.name} --from-file PATH"
 
     def checksum(self) -> str:
         assert self.archive.sha256 is not None, self.name
         return self.archive.sha256
 
-    def texts(self, scratch: Path) -> Mapping[Split, Text]:
+    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
         files = self.files(scratch)
-        return {split: Text(files[split]) for split in SPLITS}
+        return {split: TextPart(files[split]) for split in SPLITS}
 
     def files(self, scratch: Path) -> dict[str, Path]:
-        """The files of `members`, in a folder that the user gave or unpacked to `scratch`.
+        """Returns the files of `members`, in the user's folder or unpacked to `scratch`.
 
         Raises:
             UserError: if one is missing, or the archive is not the published one.
@@ -66,13 +62,13 @@ class Published(Source):
         return files
 
     def _given(self) -> Path:
-        """The archive that the user gave, if it is the published one."""
+        """Returns the user's archive if it is the published one."""
         assert self.from_file is not None
         verify(self.from_file, self.archive.sha256)
         return self.from_file
 
     def review(self, vocabulary: Vocabulary, counts: Counts) -> list[str]:
-        """Refuses a text whose counts are not the published ones, where these are known."""
+        """Refuses a text whose counts differ from the published ones, where these are known."""
         facts = CORPORA[self.name]
         found: dict[str, int] = {split: int(count.sum()) for split, count in counts.items()}
         compare(self.name, "symbols", len(vocabulary), facts.vocabulary_size)
@@ -105,7 +101,7 @@ def compare(name: str, what: str, found: int, published: int | None) -> None:
 
 
 def find(folder: Path, key: str, member: str) -> Path:
-    """The file in `folder` that is `member` of the archive, or is named for its key.
+    """Finds the file in `folder` that is `member` of the archive, or is named for its key.
 
     The folder may be any of those that the archive unpacks to.
     """
@@ -127,12 +123,10 @@ def _archive(name: str, sha256: str) -> PublishedFile:
     return PublishedFile(name, tuple(f"{address}/{name}" for address in WIKITEXT_ADDRESSES), sha256)
 
 
-class WikiText103(Published):
+class WikiText103(PublishedCorpus):
     """Case is kept, each line ends in `<eos>`, also a blank one; vocabulary of train."""
 
     name = "wt103"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
     archive = _archive(
         "wikitext-103-v1.zip", "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590"
     )
@@ -141,12 +135,10 @@ class WikiText103(Published):
     }
 
 
-class WikiText2(Published):
+class WikiText2(PublishedCorpus):
     """As WikiText-103, but the official code counts the words of all three splits."""
 
     name = "wt2"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
     counted = SPLITS
     archive = _archive(
         "wikitext-2-v1.zip", "92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c"
@@ -172,7 +164,7 @@ def _text(split: Split) -> PublishedFile:
     return PublishedFile(name, tuple(f"{where}/{name}" for where in PTB_ADDRESSES), SHA256[split])
 
 
-class PennTreebank(Published):
+class PennTreebank(PublishedCorpus):
     """In lower case, `<eos>` after each line; the words of all three splits are counted.
 
     The three texts are fetched one by one. The archive, which the author's site no longer has, is
@@ -180,8 +172,6 @@ class PennTreebank(Published):
     """
 
     name = "ptb"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
     counted = SPLITS
     archive = PublishedFile("simple-examples.tgz", (), None)
     members: ClassVar[Mapping[str, str]] = {
@@ -198,5 +188,5 @@ class PennTreebank(Published):
             return super().files(scratch)
         return {split: fetch(file, self.instead) for split, file in self.fetched.items()}
 
-    def pieces(self, text: Text) -> Iterator[str]:
+    def pieces(self, text: TextPart) -> Iterator[str]:
         return (piece.lower() for piece in super().pieces(text))

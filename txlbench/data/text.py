@@ -1,4 +1,4 @@
-"""Source texts, read in pieces of bounded size at byte, character or word level.
+"""Source texts, read in pieces of bounded size at byte, character or word level, and cut in three.
 
 What the levels do with the irregularities of real files:
 
@@ -9,13 +9,13 @@ What the levels do with the irregularities of real files:
   line without its newline too. Only LF (or CRLF) ends a line.
 - Characters get no final newline that the file does not have.
 
-Cutting one text into train, valid and test: 90, 5 and 5 percent of its units, in order.
-
-The units are bytes, characters or lines, by level, so that no character and no line is torn.
+One text is cut into train, valid and test at 90 and 95 percent of its bytes, characters or lines,
+by level, or of its words where lines would leave a split empty.
 """
 
 import codecs
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
-class Text:
+class TextPart:
     """A file, or the part [start, stop) of it.
 
     Attributes:
@@ -44,7 +44,7 @@ class Text:
     stop: int | None = None
 
     def pieces(self, level: Level) -> Iterator[str]:
-        """The text in pieces that tear no symbol apart.
+        """Yields the text in pieces that tear no symbol apart.
 
         At byte level each character of a piece, U+0000 to U+00FF, stands for one byte. At word
         level each piece ends between words, and the text ends in a newline.
@@ -53,7 +53,7 @@ class Text:
             UserError: at character and word level, for bytes that are not UTF-8.
         """
         if level == "byte":
-            return self._clipped(chunk.decode("latin-1") for chunk in _chunks(self.path))
+            return self._clipped(chunk.decode("latin-1") for chunk in chunks(self.path))
         characters = self._clipped(normalised(self.path))
         return characters if level == "char" else _between_words(characters)
 
@@ -70,7 +70,7 @@ class Text:
 
 
 def normalised(path: Path) -> Iterator[str]:
-    """The characters of the UTF-8 file at `path` with CRLF as LF, in chunks."""
+    """Yields the characters of the UTF-8 file at `path` with CRLF as LF, in chunks."""
     held = ""  # A CR at the end of a chunk waits for its LF.
     at_start = True
     for characters in filter(None, _decoded(path)):
@@ -85,7 +85,7 @@ def normalised(path: Path) -> Iterator[str]:
 def _decoded(path: Path) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     position = 0
-    for chunk in itertools.chain(_chunks(path), [b""]):
+    for chunk in itertools.chain(chunks(path), [b""]):
         pending = len(decoder.getstate()[0])
         try:
             yield decoder.decode(chunk, final=not chunk)
@@ -98,14 +98,15 @@ def _decoded(path: Path) -> Iterator[str]:
         position += len(chunk)
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def chunks(path: Path) -> Iterator[bytes]:
+    """Yields the bytes of the file at `path`."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             yield chunk
 
 
 def _between_words(pieces: Iterable[str]) -> Iterator[str]:
-    """The same characters cut at whitespace, with a newline after the last line."""
+    """Yields the same characters cut at whitespace, with a newline after the last line."""
     rest, last = "", "\n"
     for piece in pieces:
         joined = rest + piece
@@ -120,12 +121,14 @@ def _between_words(pieces: Iterable[str]) -> Iterator[str]:
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 
-def cut(path: Path, level: Level) -> Mapping[Split, Text]:
-    """The three parts of the file at `path`; UserError for what is not UTF-8, as in `Text`."""
-    boundaries = {"byte": _in_bytes, "char": _in_characters, "word": _in_lines}[level](path)
+def cut(path: Path, level: Level) -> Mapping[Split, TextPart]:
+    """Cuts the file at `path` into its splits; UserError for what is not UTF-8, as in `pieces`."""
+    boundaries = {"byte": _in_bytes, "char": _in_characters, "word": _in_lines_or_words}[level](
+        path
+    )
     starts, stops = (0, *boundaries), (*boundaries, None)
     return {
-        split: Text(path, start, stop)
+        split: TextPart(path, start, stop)
         for split, start, stop in zip(SPLITS, starts, stops, strict=True)
     }
 
@@ -142,30 +145,29 @@ def _in_characters(path: Path) -> tuple[int, int]:
     return _shares(sum(map(len, normalised(path))))
 
 
-def _in_lines(path: Path) -> tuple[int, int]:
-    lines, last = 0, "\n"
+def _in_lines_or_words(path: Path) -> tuple[int, int]:
+    """Character offsets between lines, or between words where that would leave a split empty."""
+    for unit in (LINE, WORD):
+        numbers = _shares(sum(1 for _ in _starts(path, unit)))
+        first, second = (_offset(path, unit, number) for number in numbers)
+        if 0 < first < second:
+            break
+    return first, second
+
+
+LINE, WORD = re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"\S+")
+
+
+def _starts(path: Path, unit: re.Pattern[str]) -> Iterator[int]:
+    """Yields the offset in characters at which each line or word begins."""
+    position, inside = 0, False
     for piece in filter(None, normalised(path)):
-        lines += piece.count("\n")
-        last = piece[-1]
-    first, second = _shares(lines + (last != "\n"))
-    return _line_start(path, first), _line_start(path, second)
-
-
-def _line_start(path: Path, line: int) -> int:
-    """The offset in characters at which line number `line`, from 0, begins."""
-    position = 0
-    for piece in normalised(path):
-        newlines = piece.count("\n")
-        if newlines >= line:
-            return position + _after_newlines(piece, line)
-        line -= newlines
+        for match in unit.finditer(piece):
+            if not (inside and match.start() == 0):
+                yield position + match.start()
+        inside = (unit is LINE and piece[-1] != "\n") or (unit is WORD and not piece[-1].isspace())
         position += len(piece)
-    return position
 
 
-def _after_newlines(piece: str, count: int) -> int:
-    """The offset in `piece` just behind its newline number `count`; 0 for none."""
-    offset = 0
-    for _ in range(count):
-        offset = piece.index("\n", offset) + 1
-    return offset
+def _offset(path: Path, unit: re.Pattern[str], number: int) -> int:
+    return next(itertools.islice(_starts(path, unit), number, None), 0)

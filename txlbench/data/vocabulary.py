@@ -1,11 +1,9 @@
-"""The symbols of a corpus and their ids: bytes, characters or words.
+"""Vocabularies of bytes, characters or words: symbols, their ids, and how text is split and joined.
 
 Ids of characters and words go by descending frequency in the training text, ties by first
 occurrence; `<eos>` is word 0, as in the official code. The byte vocabulary is always the 256
 values. `<unk>` exists where the training text contains it as a word, or where valid or test has
 symbols that train lacks.
-
-Bytes, characters and words as the symbols of a vocabulary, and reading saved vocabularies.
 """
 
 from abc import ABC, abstractmethod
@@ -53,7 +51,7 @@ class Vocabulary(ABC):
     @staticmethod
     @abstractmethod
     def split(piece: str) -> Iterable[str]:
-        """The symbols of a piece of text as `Text.pieces` gives it."""
+        """The symbols of a piece of text as `TextPart.pieces` gives it."""
 
     @abstractmethod
     def lookup(self, piece: str) -> NDArray[np.int64]:
@@ -94,7 +92,7 @@ class Vocabulary(ABC):
         return self if UNKNOWN in self.index else type(self)((*self.symbols, UNKNOWN))
 
     def encode_piece(self, piece: str) -> NDArray[np.int64]:
-        """The ids of a piece of text as `Text.pieces` gives it, `<unk>` for unknown symbols.
+        """The ids of a piece of text as `TextPart.pieces` gives it, `<unk>` for unknown symbols.
 
         Raises:
             UserError: naming the first unknown symbol if there is no `<unk>`.

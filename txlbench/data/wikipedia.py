@@ -1,17 +1,13 @@
-"""`enwiki-sample`: 6 MB of real Wikipedia XML, the kind of text of enwik8, without a download.
+"""Wikipedia as bytes and characters: `enwik8`, `enwik8-official`, `text8` and `enwiki-sample`.
 
-The text is a test file of the gensim package. It is found without importing the package, and
-split 90/5/5 by bytes.
+`enwik8` and `text8` are made of the first 10^8 bytes of Wikipedia and split by bytes: XML as it
+is, and only the letters a to z and the space. `enwik8-official` is enwik8 as the released code
+reads it: line by line without their ends (`add_eos` is off), so that its model never sees a newline
+and has 204 symbols (Dai et al. 2019, code). Streams that keep newlines score about 0.02 bits a
+character lower; numbers on the two are not comparable.
 
-The first 10^8 bytes of Wikipedia, split by bytes: what `enwik8` and `text8` share.
-
-`enwik8`: Wikipedia XML as bytes, and `enwik8-official`, what the released code made of it.
-
-The released code reads lines and drops their ends (`add_eos` is off), so that its model never
-sees a newline and has 204 symbols (Dai et al. 2019, code). Streams that keep newlines score about
-0.02 bits a character lower; numbers on the two are not comparable.
-
-`text8`: Wikipedia in the letters a to z and the space.
+`enwiki-sample` is 6 MB of Wikipedia XML without a download: a test file of the gensim package,
+found without importing the package, and split 90/5/5 by bytes.
 """
 
 import bz2
@@ -24,11 +20,10 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 from txlbench.config.base import Split
-from txlbench.config.catalogue import CORPORA
 from txlbench.data.download import PublishedFile
-from txlbench.data.published import Published, verify
-from txlbench.data.source import Source
-from txlbench.data.text import CHUNK, SPLITS, Text, cut
+from txlbench.data.published import PublishedCorpus, verify
+from txlbench.data.source import CatalogueSource
+from txlbench.data.text import CHUNK, SPLITS, TextPart, cut
 from txlbench.data.vocabulary import ByteVocabulary, Vocabulary
 from txlbench.errors import UserError
 
@@ -36,11 +31,11 @@ ADDRESSES = ("http://mattmahoney.net/dc", "https://data.deepai.org")
 
 
 def mahoney(name: str, sha256: str) -> PublishedFile:
-    """An archive of Matt Mahoney's, where it lies and mirrored."""
+    """Describes an archive of Matt Mahoney's, at its own address and mirrored."""
     return PublishedFile(name, tuple(f"{address}/{name}" for address in ADDRESSES), sha256)
 
 
-class HundredMillion(Published):
+class WikipediaBytes(PublishedCorpus):
     """One text of `sum(sizes)` bytes, whose splits are consecutive.
 
     Attributes:
@@ -51,7 +46,7 @@ class HundredMillion(Published):
     sizes: ClassVar[tuple[int, int, int]] = (90_000_000, 5_000_000, 5_000_000)
     text_sha256: ClassVar[str]
 
-    def texts(self, scratch: Path) -> Mapping[Split, Text]:
+    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
         path = self._text(scratch)
         size = path.stat().st_size
         if size != sum(self.sizes):
@@ -63,9 +58,9 @@ class HundredMillion(Published):
             for split, start, stop in zip(SPLITS, starts, stops, strict=False)
         }
 
-    def part(self, path: Path, start: int, stop: int) -> Text:
-        """The split made of bytes [start, stop)."""
-        return Text(path, start, stop)
+    def part(self, path: Path, start: int, stop: int) -> TextPart:
+        """Returns the split made of bytes [start, stop)."""
+        return TextPart(path, start, stop)
 
     def _text(self, scratch: Path) -> Path:
         given = self.from_file
@@ -76,12 +71,10 @@ class HundredMillion(Published):
         return path
 
 
-class Enwik8(HundredMillion):
+class Enwik8(WikipediaBytes):
     """All bytes; the vocabulary is the 256 values."""
 
     name = "enwik8"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
     archive = mahoney(
         "enwik8.zip", "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc"
     )
@@ -93,30 +86,26 @@ class OfficialEnwik8(Enwik8):
     """Without newlines; the vocabulary is what occurs in all three splits, by frequency."""
 
     name = "enwik8-official"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
     counted = SPLITS
 
-    def vocabulary(self, texts: Mapping[Split, Text]) -> Vocabulary:
+    def vocabulary(self, texts: Mapping[Split, TextPart]) -> Vocabulary:
         return ByteVocabulary.from_counts(self.count(texts))
 
-    def pieces(self, text: Text) -> Iterator[str]:
+    def pieces(self, text: TextPart) -> Iterator[str]:
         return (piece.replace("\n", "") for piece in super().pieces(text))
 
 
 EDGE = 1 << 10
-"""More bytes than there are spaces at the edge of a split."""
+"""Bytes that are searched for spaces at the edge of a split, more than there are."""
 
 
-class Text8(HundredMillion):
+class Text8(WikipediaBytes):
     """As the official preparation: spaces at the edges of a split are dropped.
 
     The vocabulary is what occurs in all three splits, 27 symbols. The official `_` is a space here.
     """
 
     name = "text8"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
     counted = SPLITS
     archive = mahoney(
         "text8.zip", "a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232"
@@ -124,14 +113,14 @@ class Text8(HundredMillion):
     members: ClassVar[Mapping[str, str]] = {"text8": "text8"}
     text_sha256 = "6e890197040d37d85beb962ae1f041ff1d9a9ca8d20c7d99c85027eebf51dca7"
 
-    def part(self, path: Path, start: int, stop: int) -> Text:
+    def part(self, path: Path, start: int, stop: int) -> TextPart:
         with path.open("rb") as file:
             file.seek(start)
             head = file.read(min(EDGE, stop - start))
             file.seek(max(start, stop - EDGE))
             tail = file.read(stop - file.tell())
         before, after = len(head) - len(head.lstrip()), len(tail) - len(tail.rstrip())
-        return Text(path, start + before, stop - after)
+        return TextPart(path, start + before, stop - after)
 
 
 SHA256 = "34c1c63050c87cc8477b9ae36b1cb0edf372612c92938b742e579a7109c20fa4"
@@ -141,24 +130,19 @@ FILE = "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 REMEDY = "pip install 'txlbench[sample]'"
 
 
-class EnwikiSample(Source):
+class EnwikiSample(CatalogueSource):
     """The sample from gensim's test data, or from a copy of it, compressed or not."""
 
     name = "enwiki-sample"
-    level = CORPORA[name].level
-    split_rule = CORPORA[name].split_rule
-
-    def __init__(self, from_file: Path | None = None) -> None:
-        self.from_file = from_file
 
     def checksum(self) -> str:
         return SHA256
 
-    def texts(self, scratch: Path) -> Mapping[Split, Text]:
+    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
         return cut(self.xml(scratch), self.level)
 
     def xml(self, scratch: Path) -> Path:
-        """The decompressed sample, unpacked to `scratch` and checked."""
+        """Returns the decompressed sample, unpacked to `scratch` and verified."""
         path = self.from_file or _packaged()
         text = scratch / "enwiki-sample.xml"
         found = _unpack(path, text)
@@ -169,7 +153,7 @@ class EnwikiSample(Source):
 
 
 def _packaged() -> Path:
-    """The file inside the installed gensim package."""
+    """Finds the file inside the installed gensim package."""
     package = find_spec("gensim")
     for folder in (package and package.submodule_search_locations) or ():
         path = Path(folder, "test", "test_data", FILE)

@@ -3,7 +3,6 @@
 What a dry run can tell of texts, sizes and device without preparing or loading anything.
 """
 
-import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from txlbench.config.counting import checkpoint_bytes, resume_bytes
 from txlbench.config.model import clusters_of
 from txlbench.config.run_config import CorpusConfig
+from txlbench.data.download import own_checksum
 from txlbench.errors import UserError
 from txlbench.machine import check_name
 from txlbench.records.run_directory import RunDirectory
@@ -31,7 +31,8 @@ def foresee(plan: Sequence[PlannedRun], device: str) -> Mapping[str, str]:
     for run in plan:
         corpus = run.config.corpus
         if corpus not in checksums:
-            checksums[corpus] = _checksum(corpus)
+            own = corpus.path is not None
+            checksums[corpus] = own_checksum(corpus, remember=False) if own else None
         found = checksums[corpus]
         size = vocabulary_size(run)
         if size is not None:
@@ -47,28 +48,6 @@ def _trained_on(run: PlannedRun) -> str | None:
     except UserError:  # damaged, which the plan says
         return None
     return None if checksum is None else str(checksum)
-
-
-def _checksum(corpus: CorpusConfig) -> str | None:
-    """As `data.checksums` gives it, but noting nothing; None for a corpus of the catalogue."""
-    given = (corpus.path, corpus.valid, corpus.test)
-    paths = [Path(path).expanduser() for path in given if path is not None]
-    if not paths:
-        return None
-    digests = [_digest(path) for path in paths]
-    if len(digests) == 1:
-        return digests[0]
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file", "give the path of a text file")
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", "give a readable text file") from error
 
 
 def check_space(
