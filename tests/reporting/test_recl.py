@@ -5,6 +5,7 @@ Everything shown of a recl.json: tables, figures, and that they name their sourc
 
 import csv
 import io
+import json
 
 import pytest
 from PIL import Image
@@ -58,6 +59,17 @@ def test_settings_that_all_share_are_said_once(tmp_path):
     text = "\n".join(explanations(record))
     assert "Losses: unit bpc. XL: dtype fp32. LSTM: dtype bf16." in text
     assert "no longer context" not in text
+
+
+def test_an_ecl_at_the_first_context_is_an_upper_bound(tmp_path):
+    """A first context of 16 had been shown as an ECL of 16, where longer contexts only harmed."""
+    path = write_record(tmp_path) / "recl.json"
+    content = json.loads(path.read_text())
+    content["groups"][0]["ecl"] = {"XL": 100, "LSTM": 200}
+    path.write_text(json.dumps(content))
+    record = read_recl(path, COMMAND)
+    assert cells(recl_table(record), "ECL") == ("≤100", "200")
+    assert "that at the best context" in "\n".join(explanations(record))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +172,10 @@ def test_markdown_tells_what_bears_on_the_numbers(tmp_path):
     assert "Warning: r = 0.1 is 100 of 1,000 tokens" in text
     assert text.count("Warning") == 1
     assert "sampling of tokens only" in text
-    assert "Group b: scored on 1,000 tokens of test, 50 blocks of 20." in text
+    assert (
+        "Group b: scored on 1,000 tokens of test, all from token 2,000 to 2,999, in 50 blocks of 20."
+        in text
+    )
     assert "Warning" not in written.text
 
 

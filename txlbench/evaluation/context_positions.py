@@ -1,4 +1,8 @@
-"""Which tokens context losses are taken of: an even grid, whose step lets windows be shared."""
+"""Positions of the tokens whose context losses are taken: even stretches all over a split.
+
+Within a stretch positions lie at t0 + s k with s dividing every difference of contexts, so that
+one window gives the losses of several contexts.
+"""
 
 import hashlib
 import math
@@ -12,35 +16,50 @@ from numpy.typing import NDArray
 from txlbench.errors import UserError
 
 USUAL_COUNT = 10_000
-"""So many tokens resolve a gain of .01 at r = 0.1 in more than nine tries of ten."""
+"""So many tokens let a step with a true gain of .015 count in at least 88 tries of 100, and one of
+.005 in at most 13 (r = .1, .5, 1; noise and more of it: docs/recl.md)."""
+STRETCHES = 20
+SHARED = 10
+"""Windows of a stretch that several contexts share, for each that they do not: so spreading costs
+at most a tenth more windows."""
 
 
 @dataclass(frozen=True)
 class Positions:
-    """Predicted tokens `first`, `first + step`, ...: `count` of them, by index in the split."""
+    """`count` predicted tokens, by index in the split: `first`, `first + step`, ...
+
+    Attributes:
+        stretches: equal parts, to within one token.
+        gap: tokens left out between two stretches, beyond one step.
+    """
 
     first: int
     step: int
     count: int
+    stretches: int = 1
+    gap: int = 0
 
     @property
     def array(self) -> NDArray[np.int64]:
-        return self.first + self.step * np.arange(self.count, dtype=np.int64)
+        """[count], ascending."""
+        number = np.arange(self.count, dtype=np.int64)
+        return self.first + self.step * number + self.gap * (number * self.stretches // self.count)
 
     @property
     def key(self) -> dict[str, Any]:
-        """What tells them from others, as plain data."""
-        return dict(vars(self))
+        """What tells them from others, as plain data; of one stretch as before there were more."""
+        return {k: v for k, v in vars(self).items() if self.gap or k in ("first", "step", "count")}
 
 
 @dataclass(frozen=True, eq=False)
 class GivenPositions:
-    """Those that somebody else chose: [T], ascending."""
+    """Positions [T] that somebody else chose, ascending."""
 
     array: NDArray[np.int64]
 
     @property
     def key(self) -> dict[str, Any]:
+        """What tells them from others, as plain data."""
         return {"given": hashlib.sha256(self.array.tobytes()).hexdigest()}
 
 
@@ -65,7 +84,8 @@ def choose_positions(
     """`count` tokens of a split, each with at least the longest context before it.
 
     The step is the largest that fits of those that divide every difference of contexts: the
-    more of the split is seen, and the fewer windows are needed.
+    more of the split is seen, and the fewer windows are needed. What room is left lies between up
+    to twenty stretches, from the beginning to the end of the split.
 
     Args:
         length: tokens of the split.
@@ -94,4 +114,9 @@ def choose_positions(
     largest = max(1, (available - 1) // max(1, count - 1))
     steps = range(min(shared, largest) if shared else largest, 0, -1)
     sharing = (step for step in steps if shared % step == 0 and math.gcd(step, period) == 1)
-    return Positions(longest, next(sharing), count)
+    step = next(sharing)
+    unshared = (longest - contexts[0]) // step
+    stretches = max(1, min(STRETCHES, count // (SHARED * unshared or 1)))
+    room = available - 1 - step * (count - 1)
+    gap = room // (stretches - 1) // step * step if stretches > 1 else 0
+    return Positions(longest, step, count, stretches if gap else 1, gap)

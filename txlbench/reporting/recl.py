@@ -129,6 +129,12 @@ def above_null(line: Mapping[str, Any], last: int) -> str:
     return f"≥{found}" if found == last else str(found)
 
 
+def ecl(group: Group, model: str, first: int) -> str:
+    """The effective context length: ≤ where it is the first context, an upper bound then."""
+    found = group.content["ecl"][model]
+    return f"≤{found}" if found <= first else str(found)
+
+
 def with_interval(text: str, interval: list[int]) -> str:
     """A length and its bootstrap interval, which is left out where it is that length alone."""
     low, high = interval
@@ -159,8 +165,9 @@ def explanations(record: ReclRecord) -> Iterator[str]:
     if any(mark.endswith(LIMITED) for mark in marks):
         yield f"{LIMITED}: the model can use no longer context."
     yield (
-        "ECL: the shortest context with a perplexity within the threshold of that at the longest "
-        "(Khandelwal et al. 2018)."
+        "ECL: the shortest context from which on, up to the best, perplexity is within the "
+        "threshold of that at the best context (Khandelwal et al. 2018, who compare with an "
+        f"unlimited one); ≤{contexts[0]}: shorter contexts were not measured."
     )
     for group in record.groups():
         yield _scored(group, record)
@@ -180,9 +187,24 @@ def _scored(group: Group, record: ReclRecord) -> str:
     name = f"Group {group.name}: s" if group.name else "S"
     where = f" of {splits.pop()}" if splits else ""
     return (
-        f"{name}cored on {group.content['tokens']:,} tokens{where}, "
+        f"{name}cored on {group.content['tokens']:,} tokens{where}{_place(group)}, in "
         f"{blocks['count']:,} blocks of {blocks['positions']}.{_settings(group, record)}"
     )
+
+
+def _place(group: Group) -> str:
+    """Where the tokens lie in their split, as far as the record says: ", one in 16 of 13 stretches
+    from token 256 to 300,000"."""
+    at = group.content.get("positions")
+    if at is None:
+        return ""
+    step, stretches = at["step"], at["stretches"]
+    text = "all" if step == 1 else f"one in {step}"
+    if stretches > group.content["tokens"] / 10:
+        text = "unevenly"
+    elif stretches > 1:
+        text += f" of {stretches} stretches"
+    return f", {text} from token {at['first']:,} to {at['last']:,}"
 
 
 def _settings(group: Group, record: ReclRecord) -> str:
@@ -228,7 +250,7 @@ def recl_table(record: ReclRecord) -> Table:
             lambda line: with_interval(above_null(line, last), line["interval_above_null"]),
         ),
         *by_share("paper", lambda line: EMPTY if line["paper"] is None else f"{line['paper']}"),
-        Column("ECL", tuple(str(group.content["ecl"][model]) for group, model in lines), True),
+        Column("ECL", tuple(ecl(group, model, record.contexts[0]) for group, model in lines), True),
     ]
     kept = tuple(column for column in columns if not column.is_empty)
     return Table(kept, (*explanations(record), *warnings(record)), record.full)

@@ -106,7 +106,9 @@ def test_a_gain_that_stops_at_300_does_so_from_any_first_context():
         ([120, 110, 101, 100], 400),  # 1 % above is not less than 1 % above
         ([120, 110, 100.9, 100], 300),
         ([100.5, 100, 100, 100], 100),
-        ([99, 110, 100, 100], 300),  # from which on
+        ([100.5, 110, 100, 100.2], 300),  # from which on
+        ([99, 110, 100, 100], 100),  # the best, not the longest
+        ([110, 95, 98, 100], 200),
         ([90, 95, 98, 100], 100),
     ],
 )

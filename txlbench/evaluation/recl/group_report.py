@@ -150,6 +150,7 @@ def group_report(group: ModelGroup, terms: ReclTerms) -> dict[str, Any]:
         "models": list(group.names),
         "longest": list(group.longest),
         "tokens": len(group.positions),
+        "positions": _scored(group.positions),
         "blocks": {"count": blocks.count, "positions": blocks.length},
         "losses": dict(zip(group.names, group.losses.mean(axis=2).tolist(), strict=True)),
         "baselines": [
@@ -161,6 +162,18 @@ def group_report(group: ModelGroup, terms: ReclTerms) -> dict[str, Any]:
         "subgroups": subgroups(group, terms),
         "sensitivity": sensitivity(group, terms, measures, blocks, signs),
         "ecl": _ecl(group, terms),
+    }
+
+
+def _scored(positions: NDArray[np.int64]) -> dict[str, int]:
+    """Where the tokens lie in their split: every `step`-th of a number of stretches."""
+    apart = np.diff(positions)
+    step = int(apart.min())
+    return {
+        "first": int(positions[0]),
+        "last": int(positions[-1]),
+        "step": step,
+        "stretches": 1 + int(np.count_nonzero(apart > step)),
     }
 
 

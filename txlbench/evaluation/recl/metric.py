@@ -152,14 +152,17 @@ class ModelGroup:
 def effective_context_length(
     losses: NDArray[np.float64], contexts: Sequence[int], threshold: float
 ) -> int:
-    """The shortest context from which on perplexity is less than 1 % above that of the longest.
+    """The shortest context from which on, up to the best, perplexity is within 1 % of the best.
 
-    Khandelwal et al. compare with an unlimited context; here it is the longest one measured.
+    Khandelwal et al. (2018) compare with an unlimited context. Here it is the best of those
+    measured: where contexts beyond training harm, the longest would make all of them look useless.
+    The first context is an upper bound: shorter ones were not measured.
 
     Args:
         losses: [C, T] of one model, nats.
         threshold: the 1 % as a share.
     """
     means = losses.mean(axis=1)
-    is_worse = np.expm1(np.minimum(means - means[-1], 700.0)) >= threshold
+    best = int(means.argmin())
+    is_worse = np.expm1(np.minimum(means[:best] - means[best], 700.0)) >= threshold
     return contexts[int(np.flatnonzero(is_worse)[-1]) + 1 if is_worse.any() else 0]
