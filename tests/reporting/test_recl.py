@@ -173,7 +173,7 @@ def test_markdown_tells_what_bears_on_the_numbers(tmp_path):
     assert text.count("Warning") == 1
     assert "sampling of tokens only" in text
     assert (
-        "Group b: scored on 1,000 tokens of test, all from token 2,000 to 2,999, in 50 blocks of 20."
+        "Group b: scored on 1,000 tokens of test, all from token 2,000 to 2,999, in 50 blocks"
         in text
     )
     assert "Warning" not in written.text
