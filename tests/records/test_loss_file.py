@@ -198,11 +198,22 @@ def test_some_contexts_and_tokens_of_a_file(path):
     save(path)
     file = read_loss_file(path)
     assert file.at([32]).losses.tolist() == [[3, 4, 5]]
-    assert file.first(2).losses.tolist() == [[0, 1], [3, 4]]
+    assert file.spread(2).losses.tolist() == [[0, 2], [3, 5]]
+    assert file.spread(2).positions.tolist() == file.positions[[0, 2]].tolist()
+    assert file.spread(3).losses.tolist() == file.losses.tolist()
     with pytest.raises(UserError, match="no losses at contexts 64, 128; choose among 16, 32"):
         file.at([32, 64, 128])
     with pytest.raises(UserError, match="3 tokens, but 4 were asked for"):
-        file.first(4)
+        file.spread(4)
+
+
+def test_a_part_of_a_file_is_taken_from_all_over_it():
+    """--tokens had taken the first, where models are scored all over the split."""
+    many = LossFile(np.ones((2, 9000)), np.array([16, 32]), 100 + np.arange(9000))
+    positions = many.spread(2000).positions
+    assert (positions[0], positions[-1]) == (100, 9099)
+    assert np.count_nonzero(np.diff(positions) > 1) == 19
+    assert np.count_nonzero(positions < 4600) == 1000
 
 
 def test_a_ten_line_program_can_write_one(path):

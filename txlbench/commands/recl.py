@@ -196,7 +196,7 @@ def _from_file(name: str, request: ReclRequest) -> Subject:
     if request.contexts is not None:
         file = file.at(request.contexts)
     if request.tokens is not None:
-        file = file.first(request.tokens)
+        file = file.spread(request.tokens)
     return Subject(name, file)
 
 

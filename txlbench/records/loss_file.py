@@ -116,6 +116,7 @@ ARRAYS = {"losses": (2, "f"), "contexts": (1, "iu"), "positions": (1, "iu")}
 STRINGS = ("name", "corpus", "split", "vocabulary", "model", "settings")
 LONGEST_STRING = 1 << 20
 """Bytes."""
+STRETCHES = 20
 LAYOUT = "a loss file holds losses [C, T] in nats, contexts [C] and positions [T]"
 
 
@@ -166,14 +167,17 @@ class LossFile:
         rows = np.searchsorted(self.contexts, contexts)
         return replace(self, losses=self.losses[rows], contexts=self.contexts[rows])
 
-    def first(self, tokens: int) -> "LossFile":
-        """Its first `tokens` positions; UserError if it has fewer."""
+    def spread(self, tokens: int) -> "LossFile":
+        """A part of its positions, in 20 stretches over all; UserError if it has fewer."""
         if tokens > len(self.positions):
             raise UserError(
                 f"{self.title}: {len(self.positions):,} tokens, but {tokens:,} were asked for",
                 "lower --tokens",
             )
-        return replace(self, losses=self.losses[:, :tokens], positions=self.positions[:tokens])
+        number, stretches = np.arange(tokens), min(STRETCHES, tokens)
+        left_out = len(self.positions) - tokens
+        chosen = number + left_out * (number * stretches // tokens) // max(1, stretches - 1)
+        return replace(self, losses=self.losses[:, chosen], positions=self.positions[chosen])
 
 
 def read_loss_file(path: Path) -> LossFile:
