@@ -3,7 +3,7 @@
 python -m tests.benchmarks.against_reference REFERENCE_PYTHON [--rounds N] [--threads N]. The
 reference, transformers 4.35.2, has an environment of its own. It runs once as it comes and once
 with the allocator settings that the suite gives its processes; all sides take turns. Prints a
-Markdown table: ratios of medians, and the quartiles of the ratios of single rounds.
+Markdown table: median and quartiles of the ratios of single rounds.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Losses at ten contexts from one pass over the windows, beside one evaluation a context.
 
 python -m tests.benchmarks.contexts [--rounds N] [--threads N]. Both by turns in one
-process, with the same model and positions; prints the ratio of medians with the quartiles of
+process, with the same model and positions; prints the median ratio with the quartiles of
 single rounds.
 """
 

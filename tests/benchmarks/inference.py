@@ -2,7 +2,7 @@
 
 python -m tests.benchmarks.inference REFERENCE_PYTHON [--rounds N] [--threads N]. The reference has
 an environment of its own; it runs once as it comes and once with the allocator settings that the
-suite gives its own processes. Prints tokens a second and both ratios of medians, with the quartiles
+suite gives its own processes. Prints tokens a second and both median ratios, with the quartiles
 of single rounds.
 """
 

@@ -2,7 +2,7 @@
 
 python -m tests.benchmarks.training REFERENCE_PYTHON [--sizes small,base] [--rounds N].
 The reference runs once as it comes and once with the suite's allocator settings. Prints tokens a
-second, ratios of medians with the quartiles of single rounds, and the peak memory of each process.
+second, ratios of single rounds as median and quartiles, and the peak memory of each process.
 """
 
 import argparse

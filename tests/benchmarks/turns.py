@@ -66,15 +66,18 @@ class Turn:
     values: dict[str, float]
 
     def ratio(self, side: str, baseline: str) -> float:
-        """How many times faster `side` is: the ratio of medians."""
-        fast, slow = (statistics.median(self.seconds[name]) for name in (side, baseline))
-        return slow / fast
+        """How many times faster `side` is: the median over rounds."""
+        return statistics.median(self._ratios(side, baseline))
 
     def spread(self, side: str, baseline: str) -> tuple[float, float]:
-        """The quartiles of the ratios of single rounds, whose two sides ran one after the other."""
-        pairs = zip(self.seconds[baseline], self.seconds[side], strict=True)
-        low, _, high = statistics.quantiles([slow / fast for slow, fast in pairs], n=4)
+        """The quartiles over rounds of how many times faster `side` is."""
+        low, _, high = statistics.quantiles(self._ratios(side, baseline), n=4)
         return low, high
+
+    def _ratios(self, side: str, baseline: str) -> list[float]:
+        """Round by round, as the two sides of a round ran one after the other."""
+        pairs = zip(self.seconds[baseline], self.seconds[side], strict=True)
+        return [slow / fast for slow, fast in pairs]
 
 
 def take_turns(sides: list[tuple[Side, dict]], rounds: int, clock: str = "seconds") -> Turn:

@@ -123,14 +123,14 @@ def draw_truth(record: TruthRecord, palette: Palette) -> Drawing:
     top = max(displayed(loss, "bpc") for row in record.rows for loss in row["losses"])
     for axes, resets in zip(figure.axes, shown, strict=True):
         axes.set_title(PANELS[resets], fontsize=scaled(9.5), loc="left")
-        ends = []
+        ends: dict[str, End] = {}  # seeds share a name
         for row in record.rows:
             if _has(row, resets):
-                ends.append(_draw_row(axes, record.contexts, row, palette))
+                ends[truth_name(row)] = _draw_row(axes, record.contexts, row, palette)
         axes.set_ylim(0, 1.05 * top)
         set_contexts(axes, record.contexts, "context length (tokens)")
         axes.set_ylabel("loss (bits per character)")
-        label_ends(axes, ends)
+        label_ends(axes, list(ends.values()))
     key = (
         key_handle("measured", marker="o", markersize=scaled(4)),
         key_handle("known: the least possible", linestyle="--", linewidth=scaled(1.1)),
