@@ -1,6 +1,6 @@
 """A user error is one line: the problem, then the remedy."""
 
-from txlbench.errors import ExitStatus, UserError
+from txlbench.errors import ExitStatus, UserError, suggestion
 
 
 def test_problem_and_remedy_are_joined():
@@ -21,3 +21,8 @@ def test_exit_statuses_are_those_documented():
         "USAGE": 2,
         "INTERRUPTED": 130,
     }
+
+
+def test_an_unknown_name_gets_the_nearest_spelling():
+    assert suggestion("pahth", ["path", "file"]) == "did you mean 'path'? known: path, file"
+    assert suggestion("zzz", ["path"]) == "known: path"

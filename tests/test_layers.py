@@ -17,7 +17,7 @@ ROOT = Path(txlbench.__file__).parent
 
 LAYERS = [
     ["errors"],
-    ["registry", "files", "seeding"],
+    ["files", "seeding"],
     ["config"],
     ["records", "machine"],
     ["data", "models", "tracking", "reporting"],

@@ -1,5 +1,7 @@
-"""Errors that the user can mend, and the exit statuses of the command line."""
+"""Errors that the user can mend, with remedies, and the exit statuses of the command line."""
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -24,3 +26,11 @@ class UserError(Exception):
         self.remedy = remedy
         message = f"{problem}; {remedy}" if remedy else problem
         super().__init__(" ".join(message.splitlines()))
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown `name`: the nearest known spelling and the list of all."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    start = f"did you mean '{near[0]}'? " if near else ""
+    return f"{start}known: {', '.join(known)}"

@@ -90,7 +90,7 @@ def test_words_are_shown_as_perplexity(tmp_path, run):
     screen = Screen()
     screen.display.start([words], 0, 1)
     look(screen)
-    assert "train 50.000 ppl" in screen.text
+    assert "train 50.00 ppl" in screen.text
 
 
 def test_a_huge_loss_stops_nothing(run):

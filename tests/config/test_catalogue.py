@@ -7,11 +7,11 @@ from txlbench.config.catalogue import (
     ENCODINGS,
     UNITS,
     EncodingEntry,
+    load_class,
     register_encoding,
 )
 from txlbench.errors import UserError
 from txlbench.models.positions.encoding import Encoding
-from txlbench.registry import load_class
 
 
 @pytest.mark.parametrize("name", ["xl", "shaw", "absolute", "al-rfou"])

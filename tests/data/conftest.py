@@ -8,10 +8,9 @@ import zipfile
 
 import pytest
 
-from txlbench.config.catalogue import CORPORA
+from txlbench.config.catalogue import CORPORA, load_class
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
-from txlbench.registry import load_class
 
 
 @pytest.fixture(autouse=True)

@@ -10,13 +10,12 @@ import hashlib
 
 import pytest
 
-from txlbench.config.catalogue import CORPORA
+from txlbench.config.catalogue import CORPORA, load_class
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data import download
 from txlbench.data.prepare import find_prepared, prepare
 from txlbench.data.published import PennTreebank, PublishedCorpus
 from txlbench.errors import UserError
-from txlbench.registry import load_class
 
 TEXTS = {"train": " \n = A = \n a b \n", "valid": " b a \n", "test": " a \n b \n"}
 MEMBERS = {f"wikitext-2/wiki.{split}.tokens": text for split, text in TEXTS.items()}

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import click
 
 from txlbench import __version__
-from txlbench.errors import ExitStatus, UserError
+from txlbench.errors import ExitStatus, UserError, suggestion
 from txlbench.files import is_transient
 from txlbench.machine import set_threads
-from txlbench.registry import suggestion
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "ablate": (
@@ -20,6 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "data": ("txlbench.cli.data:data", "List, prepare, show and export corpora."),
     "figures": ("txlbench.cli.results:figures", "Rebuild tables and figures from stored results."),
     "status": ("txlbench.cli.results:status", "Show every run with its state, loss and progress."),
+    "prune": ("txlbench.cli.results:prune", "List what no result needs, and delete it."),
     "eval": ("txlbench.cli.models:evaluate", "Measure the loss of any model on any text."),
     "recl": ("txlbench.cli.recl:recl", "Measure how much context models really use (RECL)."),
     "truth": ("txlbench.cli.recl:truth", "Compare RECL with its true value on a made corpus."),

@@ -1,19 +1,17 @@
 """Live progress of runs: a bar each on a terminal, plain lines elsewhere."""
 
 import contextlib
-import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from txlbench.errors import UserError
-from txlbench.files import last_json_line
 from txlbench.records.schema import RunState
 from txlbench.runs.plan import PlannedRun
+from txlbench.runs.status import RunProgress, duration, progress_of
 
 if TYPE_CHECKING:
     from txlbench.data.corpus import Corpus
@@ -82,16 +80,17 @@ class ProgressDisplay:
             self._bars.stop()
 
     def _show(self, run: PlannedRun) -> None:
-        line, timing = _last(run.directory.metrics_file), _last(run.directory.timings_file)
-        step, total = line.get("step", 0), run.config.train.max_step
-        detail = _detail(run, line, timing, step, total)
+        progress = progress_of(run.directory, run.config)
         if self._console.is_terminal:
+            detail = _detail(progress)
             if run.id not in self._tasks:
+                total = progress.max_step
                 self._tasks[run.id] = self._bars.add_task(run.title, total=total, detail="")
-            self._bars.update(self._tasks[run.id], completed=step, detail=detail)
+            self._bars.update(self._tasks[run.id], completed=progress.step, detail=detail)
             return
+        detail = _detail(progress) + _left(progress)
         said, before = self._said.get(run.id, (0.0, ""))
-        if step and detail != before and time.monotonic() - said > PLAIN_SECONDS:
+        if progress.step and detail != before and time.monotonic() - said > PLAIN_SECONDS:
             self._said[run.id] = (time.monotonic(), detail)
             self.say(f"{run.title}: {detail}")
 
@@ -99,34 +98,17 @@ class ProgressDisplay:
         self._console.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-def _last(path: Path) -> dict[str, Any]:
-    """The last line of metrics or timings; nothing if it cannot be read, as others tell."""
-    try:
-        line = last_json_line(path)
-    except UserError:
-        return {}
-    return line if isinstance(line, dict) else {}
-
-
-def _detail(
-    run: PlannedRun, line: dict[str, Any], timing: dict[str, Any], step: int, total: int
-) -> str:
-    if step >= total:
+def _detail(progress: RunProgress) -> str:
+    if progress.step >= progress.max_step:
         return "measuring"
-    loss = line.get("train_loss", line.get("valid_loss"))
-    if loss is None:
+    if not progress.loss:
         return "starting"
-    speed = timing.get("tokens_per_second", 0.0)
-    unit = run.config.corpus.unit
-    value = loss / math.log(2) if unit == "bpc" else math.exp(min(loss, 700))
-    name = "train" if "train_loss" in line else "valid"
-    left = _left(run, step, total, speed)
-    return f"step {step}/{total}, {name} {value:.3f} {unit}, {speed:,.0f} tokens/s{left}"
+    done = f"step {progress.step}/{progress.max_step}"
+    return f"{done}, {progress.loss}, {progress.tokens_per_second:,.0f} tokens/s"
 
 
-def _left(run: PlannedRun, step: int, total: int, speed: float) -> str:
-    if not speed:
+def _left(progress: RunProgress) -> str:
+    """Time left in words, where there is no bar that shows it."""
+    if not progress.loss or not progress.seconds_left:
         return ""
-    train = run.config.train
-    seconds = (total - step) * train.batch_size * train.tgt_len / speed
-    return f", {int(seconds // 60)}:{int(seconds % 60):02d} left"
+    return f", {duration(progress.seconds_left)} left"

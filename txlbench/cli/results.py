@@ -1,7 +1,6 @@
-"""Verbs of stored results: `status`, `figures`, `sync` and `merge`; none of them trains."""
+"""Verbs of stored results: `status`, `prune`, `figures`, `sync` and `merge`; none trains."""
 
 import shlex
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,13 +10,14 @@ import click
 
 from txlbench.cli.options import out_option, verb
 from txlbench.errors import ExitStatus, UserError
-from txlbench.files import last_json_line
-from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory, find_experiments
-from txlbench.records.run_directory import RunDirectory
-from txlbench.records.schema import RunState
+from txlbench.records.experiment_directory import (
+    RESULTS,
+    ExperimentDirectory,
+    experiments_at,
+    results_at,
+)
 
 if TYPE_CHECKING:
-    from txlbench.records.experiment_directory import ExperimentDirectory
     from txlbench.reporting.figures.style import Look
     from txlbench.runs.merge import Merged
 
@@ -27,56 +27,45 @@ if TYPE_CHECKING:
     "directory", default=RESULTS, type=click.Path(path_type=Path, exists=True, file_okay=False)
 )
 def status(directory: Path) -> int:
-    """Show every run of DIRECTORY: an experiment, or all experiments below it.
+    """Show every run with its state, loss and progress.
 
-    DIRECTORY is results/ unless given. A run that nobody works on is never shown as running: what
-    its process left undone when it died is `interrupted`. A run with a file that cannot be read
-    is `damaged`; the exit status is 1 then.
+    DIRECTORY is an experiment, or a folder of them; the default is results/. Runs of the experiment
+    file that have not started are shown too, as are those of other settings than the file's, with
+    the settings that differ. A run whose process died is `interrupted`: the next `ablate` resumes
+    it. One with a file that cannot be read is `damaged`; the exit status is 1 then.
     """
-    single = ExperimentDirectory(directory)
-    experiments = [single] if single.spec_file.is_file() else list(find_experiments(directory))
-    if not experiments:
-        raise UserError(f"{directory}: no experiment here", "give an experiment's directory")
-    damaged = False
-    for experiment in experiments:
+    from txlbench.runs.status import status_lines
+
+    any_damage = False
+    for experiment in experiments_at([directory]):
         click.echo(experiment.path)
-        try:
-            experiment.read_spec()
-        except UserError as error:
-            damaged = True
-            click.echo(f"  {error}")
-        for run in experiment.runs():
-            damage = run.damage()
-            damaged |= bool(damage)
-            told = f"{RunState.DAMAGED}  {damage}" if damage else _describe(run)
-            click.echo(f"  {run.id}  {told}")
-    return ExitStatus.RUN_FAILED if damaged else ExitStatus.DONE
+        for line, damaged in status_lines(experiment):
+            any_damage |= damaged
+            click.echo(f"  {line}")
+    return ExitStatus.RUN_FAILED if any_damage else ExitStatus.DONE
 
 
-def _describe(run: RunDirectory) -> str:
-    """State, step, age and error of one run, in one line."""
-    recorded = run.read_status()
-    error = recorded.get("error", {})
-    why = f"  {error.get('type', 'error')}: {error.get('message', '')}" if error else ""
-    since = recorded.get("updated", recorded.get("started"))
-    age = f", {_ago(time.time() - since)}" if since else ""
-    return f"{run.current_state}{_progress(run)}{age}{why}"
+@verb("prune", "txlbench prune", "txlbench prune results/quick --yes")
+@click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Deletes what is listed.")
+def prune(directories: tuple[Path, ...], yes: bool) -> None:
+    """List what no result needs, and delete it with --yes.
 
+    That is: runs of other settings than those of the experiment file, runs that were set aside
+    because their corpus changed, and the last checkpoint but one of finished runs. DIRECTORIES are
+    experiments, or folders of them; the default is results/.
+    """
+    from rich.filesize import decimal
 
-def _progress(run: RunDirectory) -> str:
-    """How many of its steps are done; of a run that is not configured yet, nothing."""
-    if run.state is RunState.IMPORTED or not (run.path / "config.yaml").exists():
-        return ""
-    total = run.read_config().train.max_step
-    line = last_json_line(run.metrics_file) or {}
-    return f", step {line.get('step', 0)}/{total}"
+    from txlbench.runs.status import spares
 
-
-def _ago(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{int(seconds // size)} {unit} ago"
-    return f"{int(max(0, seconds))} seconds ago"
+    found = [each for experiment in experiments_at(directories) for each in spares(experiment)]
+    total = decimal(sum(spare.size for spare in found))
+    for spare in found:
+        click.echo(f"{spare.path}: {decimal(spare.size)}, {spare.reason}")
+        if yes:
+            spare.delete()
+    click.echo(f"{total} deleted" if yes else f"{total} can be deleted with --yes")
 
 
 Made = tuple[tuple[Path, ...], tuple[str, ...]]
@@ -132,8 +121,6 @@ def figures(
     DIRECTORIES are experiments, results of `recl`, `speed` and other verbs, or folders of them;
     the default is results/.
     """
-    from txlbench.errors import ExitStatus
-    from txlbench.records.experiment_directory import results_at
     from txlbench.reporting.figures.style import Look
 
     command = " ".join(["txlbench figures", *map(str, directories)])
@@ -147,7 +134,7 @@ def figures(
     return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
 
 
-def _rebuild_experiment(directory: "ExperimentDirectory", command: str, look: "Look") -> Made:
+def _rebuild_experiment(directory: ExperimentDirectory, command: str, look: "Look") -> Made:
     from txlbench.reporting.report import report
 
     written = report(directory, command, look)
@@ -162,8 +149,6 @@ def _rebuild_finding(path: Path, command: str, look: "Look") -> Made:
 
 def _rebuild(path: Path, write: Callable[[], Made]) -> bool:
     """Whether all of it could be rebuilt; says what could not, a line each."""
-    from txlbench.errors import UserError
-
     try:
         made, damage = write()
     except (UserError, OSError) as error:
@@ -187,8 +172,6 @@ def sync(directories: tuple[Path, ...], rebuild: bool) -> int:
     DIRECTORIES are experiments, results of `recl`, `speed` and other verbs, or folders of them;
     the default is results/. The store is $MLFLOW_TRACKING_URI, else mlflow.db beside the results.
     """
-    from txlbench.errors import ExitStatus
-    from txlbench.records.experiment_directory import results_at
     from txlbench.tracking.backlog import nothing_to_deliver, nothing_to_deliver_of
 
     experiments, findings = results_at(directories)
@@ -249,7 +232,6 @@ def merge(directories: tuple[Path, ...], out: Path) -> int:
     of them hold the most advanced copy is taken. Runs with one id but different content are refused
     before anything is copied. Tables, figures and the MLflow store are rebuilt.
     """
-    from txlbench.records.experiment_directory import experiments_at
     from txlbench.runs.merge import merge as merge_experiments
 
     merged = merge_experiments(experiments_at(directories), out)
@@ -259,7 +241,6 @@ def merge(directories: tuple[Path, ...], out: Path) -> int:
 
 def _publish(merged: "Merged", command: str) -> int:
     """Tables, figures and MLflow of one experiment; 1 if something of it could not be done."""
-    from txlbench.errors import ExitStatus
     from txlbench.reporting.report import report
     from txlbench.tracking.run_mirror import deliver
 

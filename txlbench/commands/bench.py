@@ -14,9 +14,8 @@ from typing import Any
 
 from txlbench.commands.publish import Published, publish
 from txlbench.config.benchmarks import CONTEXTS, SIZES, Workload, workloads
-from txlbench.errors import UserError
+from txlbench.errors import UserError, suggestion
 from txlbench.machine import choose_devices, cores, current_commit, processor, worker_environment
-from txlbench.registry import suggestion
 from txlbench.reporting.bench import read_bench
 from txlbench.reporting.findings import report_bench
 

@@ -21,7 +21,7 @@ from txlbench.config.grid import Line, load_experiment
 from txlbench.config.model import ModelConfig
 from txlbench.config.run_config import CorpusConfig, ImportedConfig, LookBack, RunConfig
 from txlbench.data.prepare import prepare
-from txlbench.errors import UserError
+from txlbench.errors import UserError, suggestion
 from txlbench.models.convert.hf import write_hf
 from txlbench.models.convert.official import Converted, SourceView
 from txlbench.models.factory import build_model, check_weights
@@ -29,7 +29,6 @@ from txlbench.models.interface import LanguageModel
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
-from txlbench.registry import suggestion
 from txlbench.training.checkpoint import load, save_model
 
 

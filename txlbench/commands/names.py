@@ -6,10 +6,9 @@ What models are called where they stand side by side: the shortest suffix that t
 from collections.abc import Sequence
 from pathlib import Path
 
-from txlbench.errors import UserError
+from txlbench.errors import UserError, suggestion
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
-from txlbench.registry import suggestion
 from txlbench.tracking.backlog import run_directory_of
 
 

@@ -1,5 +1,6 @@
 """The names an experiment file may use, and what is known of them before anything is loaded."""
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +11,13 @@ if TYPE_CHECKING:
     from txlbench.config.model import ModelConfig
 
 Level = Literal["byte", "char", "word"]
+
+
+def load_class(target: str) -> type:
+    """Imports `package.module:Class`, as entries of the catalogue name what they stand for."""
+    module, _, attribute = target.partition(":")
+    loaded: type = getattr(importlib.import_module(module), attribute)
+    return loaded
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from txlbench.config.loading import (
 )
 from txlbench.config.measurements import attention_lengths, skipped_lengths
 from txlbench.config.run_config import RunConfig
-from txlbench.errors import UserError
-from txlbench.registry import suggestion
+from txlbench.errors import UserError, suggestion
 
 BASE_KEYS = ("corpus", "model", "train", "evaluate")
 

@@ -11,8 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from txlbench.errors import UserError
-from txlbench.registry import suggestion
+from txlbench.errors import UserError, suggestion
 
 Keys = tuple[str | int, ...]
 T = TypeVar("T", bound=BaseModel)

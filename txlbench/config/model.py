@@ -12,8 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from txlbench.config.base import Section
 from txlbench.config.catalogue import ENCODINGS, EncodingEntry
-from txlbench.errors import UserError
-from txlbench.registry import suggestion
+from txlbench.errors import UserError, suggestion
 
 RECURRENT_KINDS = frozenset({"lstm", "qrnn"})
 """Models whose hidden state is their memory."""

@@ -23,8 +23,7 @@ from txlbench.config.catalogue import CORPORA, ENCODINGS, UNITS, Level
 from txlbench.config.loading import Document, validate
 from txlbench.config.model import ModelConfig
 from txlbench.config.train import TrainConfig
-from txlbench.errors import UserError
-from txlbench.registry import suggestion
+from txlbench.errors import UserError, suggestion
 
 
 class CorpusConfig(Section):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.config.base import Split
-from txlbench.config.catalogue import CORPORA
+from txlbench.config.catalogue import CORPORA, load_class
 from txlbench.config.identity import fingerprint
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import SCHEMA, Corpus, ids_file, open_corpus
@@ -30,7 +30,6 @@ from txlbench.data.text import TextPart
 from txlbench.data.vocabulary import UNKNOWN, Vocabulary
 from txlbench.errors import UserError
 from txlbench.files import write_json
-from txlbench.registry import load_class
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from txlbench.config.run_config import CorpusConfig
 from txlbench.data.download import own_checksum, own_paths, text_files
 from txlbench.data.text import SPLITS, TextPart, cut, normalised
 from txlbench.data.vocabulary import VOCABULARIES, ByteVocabulary, Vocabulary
-from txlbench.errors import UserError
-from txlbench.registry import suggestion
+from txlbench.errors import UserError, suggestion
 
 Counts = Mapping[Split, NDArray[np.int64]]
 """How often each id occurs in each split, [V]."""

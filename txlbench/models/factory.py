@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from txlbench.config.catalogue import load_class
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 from txlbench.models.interface import LanguageModel
-from txlbench.registry import Registry
 
 RECURRENT_WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh", "w_gates", "b_gates")
 
@@ -45,14 +45,12 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
             nn.init.normal_(parameter, 0.0, config.init_std)
 
 
-MODELS = Registry(
-    "kind of model",
-    {
-        "transformer": "txlbench.models.transformer:Transformer",
-        "lstm": "txlbench.models.recurrent:LSTM",
-        "qrnn": "txlbench.models.recurrent:QRNN",
-    },
-)
+MODELS = {
+    "transformer": "txlbench.models.transformer:Transformer",
+    "lstm": "txlbench.models.recurrent:LSTM",
+    "qrnn": "txlbench.models.recurrent:QRNN",
+}
+"""The class of each kind of model, imported when one is built."""
 
 
 def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
@@ -61,7 +59,7 @@ def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
     Args:
         vocabulary_size: V, a fact of the corpus and not of the configuration.
     """
-    model: LanguageModel = MODELS.load(config.kind)(config, vocabulary_size)
+    model: LanguageModel = load_class(MODELS[config.kind])(config, vocabulary_size)
     initialise(model, config)
     return model
 

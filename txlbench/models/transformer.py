@@ -8,7 +8,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from txlbench.config.base import AttentionSpan
-from txlbench.config.catalogue import ENCODINGS
+from txlbench.config.catalogue import ENCODINGS, load_class
 from txlbench.config.model import ModelConfig
 from txlbench.models.attention import Attention, Scoring
 from txlbench.models.dropout import dropout_for
@@ -19,7 +19,6 @@ from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, carried, with_memory
 from txlbench.models.positions.encoding import Encoding
 from txlbench.models.softmax import AdaptiveSoftmax
-from txlbench.registry import load_class
 
 
 class FeedForward(nn.Module):
