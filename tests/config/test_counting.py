@@ -8,7 +8,7 @@ import torch
 
 from tests.config.experiments import run
 from tests.models.subjects import PLUGINS
-from txlbench.config.catalogue import CORPORA
+from txlbench.config.catalogue import CORPORA, load_class
 from txlbench.config.counting import parameters, train_flops, train_targets
 from txlbench.config.model import ModelConfig
 from txlbench.models.factory import MODELS
@@ -42,7 +42,7 @@ OUTPUTS: list[dict[str, Any]] = [
 def built(config: ModelConfig, vocabulary: int) -> int:
     """Weights of the module itself, made without memory for them."""
     with torch.device("meta"):
-        model = MODELS.load(config.kind)(config, vocabulary)
+        model = load_class(MODELS[config.kind])(config, vocabulary)
         return sum(weight.numel() for weight in model.parameters())
 
 
