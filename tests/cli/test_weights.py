@@ -9,7 +9,9 @@ import pytest
 from tests.cli.trial import call
 from tests.models.convert.scored import GOLDEN, golden
 from txlbench.cli.main import main
+from txlbench.config.counting import parameters
 from txlbench.errors import ExitStatus
+from txlbench.models.convert.hf import read_hf
 
 
 def test_in_measured_and_out_again(tmp_path, monkeypatch):
@@ -18,7 +20,10 @@ def test_in_measured_and_out_again(tmp_path, monkeypatch):
     np.save("ids.npy", given["tokens"][0])
     status, output, _ = call("import", f"hf:{GOLDEN / 'shared'}", "--out", "results/imported/one")
     assert status == 0
-    assert output.startswith("results/imported/one: ")
+    # The table that embedding and softmax share counts once, as in every table of results.
+    model = read_hf(GOLDEN / "shared")
+    count = parameters(model.config, model.vocabulary_size)
+    assert output == f"results/imported/one: {count:,} parameters, 50 symbols\n"
     arguments = ("--tokens", "ids.npy", "--batch-size", "1", "--tgt-len", str(given["cuts"][0]))
     status, output, errors = call(
         "eval", "results/imported/one", *arguments, "--losses", "out.npz", "--format", "json"

@@ -83,3 +83,15 @@ def test_a_row_that_is_not_trained_yet_says_so():
     keep_spec(run.directory)
     with pytest.raises(UserError, match=r"not trained yet; txlbench ablate .*spec\.yaml"):
         find_run("trial/trial")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_by_name(value):
+    write_spec()
+    run = finished()
+    path = run.checkpoints / "best.pt"
+    content = torch.load(path, weights_only=True)
+    content["model"]["blocks.0.attention.q_net.weight"][0, 0] = value
+    torch.save(content, path)
+    with pytest.raises(UserError, match=r"best\.pt: blocks\.0\.attention\.q_net\.weight: NaN or "):
+        load_model(str(run.path), CPU)

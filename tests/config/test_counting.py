@@ -109,6 +109,28 @@ def test_flops_of_a_model_small_enough_to_count_by_hand():
     assert train_flops(config, 5) == 6 * 3 * (projections + attention + softmax)
 
 
+def test_flops_of_an_adaptive_softmax_count_tails_as_often_as_they_are_met():
+    """By Zipf's law: tail 1 holds the ranks 51 to 200, tail 2 those up to 800."""
+    harmonic = [sum(1 / rank for rank in range(1, n + 1)) for n in range(801)]
+    model = {"encoding": "absolute", **sizes(1, 4, 1, 2, 3)}
+    train = {"tgt_len": 1, "recurrence": False, "batch_size": 1, "max_step": 1}
+
+    def softmax(vocabulary: int, **settings: Any) -> float:
+        full = train_flops(run(model={**model, **settings}, train=train), vocabulary)
+        return full / 6 - (4 * 4 * 2 + 2 * 4 * 3 + 2 * 1 * 2)
+
+    assert softmax(800) == 800 * 4
+    assert softmax(800, d_embed=3) == (800 + 4) * 3 + 4 * 3  # projected in and out
+    first, second = (
+        (harmonic[end] - harmonic[begin]) / harmonic[800] for begin, end in ((50, 200), (200, 800))
+    )
+    embedding = 4 * ((1 - first - second) * 4 + first * 2 + second * 1)
+    narrow = embedding + (50 + 2 + 4) * 4 + first * (150 + 4) * 2 + second * (600 + 4) * 1
+    assert softmax(800, cutoffs=(50, 200), div_val=2) == pytest.approx(narrow, rel=0.01)
+    wide = (50 + 2) * 4 + first * 150 * 4 + second * 600 * 4
+    assert softmax(800, cutoffs=(50, 200)) == pytest.approx(wide, rel=0.01)
+
+
 def test_flops_grow_with_memory_and_relative_positions():
     def flops(encoding: str, **train: Any) -> int:
         return train_flops(run(model={"encoding": encoding}, train=train), 256)

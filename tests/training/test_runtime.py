@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from tests.training.trial import CPU, Recorder, config, streams, trained, weights
+from txlbench.config.model import ModelConfig
+from txlbench.models.factory import build_model
 from txlbench.training import runtime
 from txlbench.training.runtime import Staged, autocast, products, resolve_precision, staged
 
@@ -134,3 +136,14 @@ def test_products_of_float32_are_shortened_only_where_it_was_asked_for(name):
     with products(name):
         assert torch.get_float32_matmul_precision() == ("high" if name == "tf32" else before)
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_an_lstm_rounds_its_products_to_tf32_only_where_that_is_asked_for():
+    """cuDNN's switch, which PyTorch leaves on; what it does needs a CUDA device."""
+    torch.backends.cudnn.allow_tf32 = True
+    build_model(ModelConfig(kind="lstm"), 11)
+    assert not torch.backends.cudnn.allow_tf32
+    for precision in ("fp32", "tf32", "bf16"):
+        with products(precision):
+            assert torch.backends.cudnn.allow_tf32 == (precision == "tf32")
+        assert not torch.backends.cudnn.allow_tf32

@@ -204,10 +204,14 @@ def import_(source: str, out: Path, reversed_clusters: bool) -> None:
     files is executed.
     """
     from txlbench.commands.load_model import import_model
+    from txlbench.config.counting import parameters
 
     run, converted = import_model(source, out, reversed_clusters)
-    count = sum(weight.numel() for weight in converted.weights.values())
-    click.echo(f"{run.path}: {count:,} weights, {converted.vocabulary_size:,} symbols")
+    count, symbols = (
+        parameters(converted.config, converted.vocabulary_size),
+        converted.vocabulary_size,
+    )
+    click.echo(f"{run.path}: {count:,} parameters, {symbols:,} symbols")
     for note in converted.notes:
         click.echo(f"note: {note}", err=True)
 

@@ -1,8 +1,14 @@
 """Parameters, tokens and FLOPs by formula from the configuration, before anything is built."""
 
+import math
+from itertools import pairwise
+
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.model import ModelConfig, clusters_of, softmax_projections
 from txlbench.config.run_config import RunConfig
+
+EULER = 0.5772
+"""The sum of 1 / r over the ranks 1, ..., n is about log n + EULER."""
 
 
 def parameters(config: ModelConfig, vocabulary_size: int) -> int:
@@ -51,7 +57,7 @@ def train_flops(config: RunConfig, vocabulary_size: int) -> int:
     """Necessary FLOPs of the training: two a multiplication, backward twice the forward.
 
     Each projection once for a new token, keys and values of the memory once a step, attention
-    over M + (L + 1) / 2 keys. An adaptive softmax counts its head, and each tail in full.
+    over M + (L + 1) / 2 keys.
     """
     train = config.train
     tokens = train.batch_size * train.tgt_len * train.max_step
@@ -70,11 +76,25 @@ def token_flops(
     layers = _recurrent_layers(model) if model.is_recurrent else 0.0
     if not model.is_recurrent:
         layers = model.n_layer * _layer_work(model, tgt_len, mem_len, cached)
-    softmax = sum(
-        cluster.size * cluster.width + (model.d_model * cluster.width if model.div_val > 1 else 0)
-        for cluster in clusters_of(model, vocabulary_size)
-    )
-    return 2 * (layers + softmax)
+    return 2 * (layers + _vocabulary_work(model, vocabulary_size))
+
+
+def _vocabulary_work(model: ModelConfig, vocabulary_size: int) -> float:
+    """Multiplications of embedding and softmax for one token.
+
+    A token takes the softmax's head, and of the tails and the embedding's projections its own.
+    How often each is met nobody knows before the corpus is read; ids are in the order of frequency,
+    so Zipf's law is taken for it: rank r in proportion to 1 / r.
+    """
+    clusters = clusters_of(model, vocabulary_size)
+    reached = [0.0] + [math.log(each.end) + EULER for each in clusters]
+    shares = [(end - begin) / reached[-1] for begin, end in pairwise(reached)]
+    projection = model.d_model if model.div_val > 1 or model.embed_size != model.d_model else 0
+    work: float = (clusters[0].size + len(clusters) - 1 + projection) * clusters[0].width
+    for share, cluster in zip(shares, clusters, strict=True):
+        tail = cluster.size + projection if cluster.first else 0
+        work += share * (projection + tail) * cluster.width
+    return work
 
 
 def _layer_work(model: ModelConfig, tgt_len: int, mem_len: int, cached: bool) -> float:

@@ -19,7 +19,9 @@ class TrainConfig(Section):
         recurrence: memory is carried from segment to segment.
         loss: full, or half: only positions i >= tgt_len // 2, segments overlapping accordingly.
         batch_size: streams trained on at once.
-        batch_chunk: parts into which a batch is cut to save memory; the step is the same.
+        batch_chunk: parts into which a batch is cut to save memory. The step is the same without
+            dropout; with it, each part draws masks of its own, so that weights differ as between
+            two seeds of dropout.
         max_step: optimiser steps.
         lr: Adam's learning rate after warm-up; it falls along a cosine to zero at max_step.
         warmup_step: steps of linear warm-up.

@@ -1,9 +1,5 @@
-"""From a configuration to a model with initial weights.
-
-Initial weights, as in the official PyTorch code.
-
-Whether weights are those of a configuration, told by shapes before any memory is taken.
-"""
+"""Builds a model from its configuration, with initial weights as in the official PyTorch code, and
+checks stored weights against the configuration before any memory is taken."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -99,3 +95,13 @@ def check_weights(path: Path, config: ModelConfig, vocabulary_size: int, weights
             )
         if found.dtype != tensor.dtype:
             raise UserError(f"{path}: {name}: {found.dtype} found", f"it must be {tensor.dtype}")
+        check_finite(path, name, found)
+
+
+def check_finite(path: Path, name: str, weight: Tensor) -> None:
+    """Refuses (UserError naming `path` and the weight) what a diverged training leaves."""
+    if not weight.isfinite().all():
+        raise UserError(
+            f"{path}: {name}: NaN or infinite values found",
+            "the training diverged; give an earlier checkpoint",
+        )

@@ -170,6 +170,8 @@ class LSTM(RecurrentModel):
     """n_layer layers of d_model units."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        # PyTorch lets cuDNN round an LSTM's float32 products to TF32; fp32 shall mean fp32.
+        torch.backends.cudnn.allow_tf32 = False
         layers: list[RecurrentLayer] = [LSTMLayer(config) for _ in range(config.n_layer)]
         super().__init__(config, vocabulary_size, layers)
 

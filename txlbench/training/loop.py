@@ -102,7 +102,10 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
 
 
 def _step(state: TrainingState, batch: BatchLike, settings: Settings) -> None:
-    """One optimiser step on one batch, in `batch_chunk` parts whose losses add up."""
+    """One optimiser step on one batch, in `batch_chunk` parts whose losses add up.
+
+    Dropout masks are drawn part by part, and so differ from those of the batch as a whole.
+    """
     config, progress = settings.train, state.progress
     count = batch.scored * len(batch.targets)
     total = torch.zeros((), device=settings.device)

@@ -1,7 +1,4 @@
-"""The next batch on its way to a CUDA device while the present one is trained on.
-
-Which number format a training computes in: fp32, or bf16 autocast where it is fast.
-"""
+"""What a training step runs in: its number format, and batches staged ahead on a CUDA device."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,13 +37,18 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Inside, where tf32 is asked for, float32 products on CUDA devices are rounded to 10 bits."""
-    before = torch.get_float32_matmul_precision()
+    """Inside, where tf32 is asked for, float32 products on CUDA devices are rounded to 10 bits.
+
+    An LSTM's products are cuDNN's, which has a switch of its own.
+    """
+    before, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = cudnn
 
 
 def _cpu_flags() -> set[str]:

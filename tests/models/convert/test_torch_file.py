@@ -43,12 +43,16 @@ def test_tail_clusters_in_the_other_order_are_caught_by_the_losses(tmp_path: Pat
     assert np.abs(found - golden(case)).mean() > 0.1
 
 
-@pytest.mark.parametrize("prefix", ["", "module."])
-def test_a_state_dict_tells_the_configuration_by_its_shapes(tmp_path: Path, prefix: str):
+@pytest.mark.parametrize("holder", [None, "model", "state_dict", "model_state"])
+@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "module._orig_mod."])
+def test_a_state_dict_tells_the_configuration_by_its_shapes(
+    tmp_path: Path, prefix: str, holder: str | None
+):
     tensors = hf_tensors("shared")
     for name in ("crit.cluster_weight", "crit.cluster_bias"):
         tensors[name] = tensors[name].flip(0)
-    torch.save({prefix + name: value for name, value in tensors.items()}, tmp_path / "model.pt")
+    content = {prefix + name: value for name, value in tensors.items()}
+    torch.save({holder: content, "epoch": 3} if holder else content, tmp_path / "model.pt")
     found, twin = read_torch(tmp_path / "model.pt"), read_hf(GOLDEN / "shared")
     assert same_weights(found, twin)
     assert found.config == twin.config.model_copy(update={"dropout": 0.0})
@@ -72,6 +76,9 @@ def test_clusters_of_one_table_are_not_guessed(tmp_path: Path):
         ({"r_w_bias": torch.zeros(2, 7).long()}, "r_w_bias: int64 found"),
         ({"transformer.r_w_bias": torch.zeros(2, 7)}, "Hugging Face's names"),
         ({"epoch": 3}, "neither a model nor a state dict"),
+        ({"ema": hf_tensors("plain"), "epoch": 3}, "what is under 'ema' alone"),
+        ({"r_w_bias": torch.full((2, 7), float("nan"))}, "r_w_bias: NaN or infinite values"),
+        ({"r_r_bias": torch.full((2, 7), float("inf"))}, "r_r_bias: NaN or infinite values"),
     ],
 )
 def test_a_state_dict_that_does_not_fit_is_refused_by_key(

@@ -1,7 +1,4 @@
-"""Hugging Face's Transformer-XL folders, read and written.
-
-`config.json` of a Hugging Face Transformer-XL, to and from the model's configuration.
-"""
+"""Hugging Face's Transformer-XL folders, read and written: `config.json` and the weights."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +18,7 @@ from txlbench.models.convert.official import (
     model_config,
     to_official,
 )
+from txlbench.models.convert.torch_load import without_wrappers
 
 MODEL_TYPE = "transfo-xl"
 SAME_NAMES = (
@@ -152,7 +150,7 @@ def read_hf(directory: Path, reversed_clusters: bool = False) -> Converted:
             f"{directory / 'config.json'}: n_layer: {config.n_layer} found",
             f"{path.name} has {len(tensors)} tensors in all",
         )
-    tensors = {name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()}
+    tensors = {without_wrappers(name).removeprefix(PREFIX): part for name, part in tensors.items()}
     for bias in BIASES:
         _gather(path, tensors, bias, config.n_layer, config.untie_r)
     if reversed_clusters:

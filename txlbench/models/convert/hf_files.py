@@ -1,7 +1,5 @@
-"""The weights of a Hugging Face folder: safetensors or torch files, whole or in shards.
-
-The vocabulary of a Hugging Face folder, where it is no pickle that would have to be executed.
-"""
+"""The files of a Hugging Face folder: its vocabulary, unless it is a pickle, and its weights in
+safetensors or torch files, whole or in shards."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -124,8 +122,10 @@ def _shards(index: Path) -> dict[str, Tensor]:
 
 
 def _read(path: Path) -> dict[str, Tensor]:
-    content = _read_safetensors(path) if path.suffix == ".safetensors" else torch_load.load(path)
-    if not isinstance(content, dict) or not all(isinstance(v, Tensor) for v in content.values()):
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    content: dict[str, Tensor] = torch_load.weights_within(torch_load.load(path))
+    if not torch_load.is_state_dict(content):
         raise UserError(f"{path}: not a state dict", "it must map names to tensors")
     return content
 

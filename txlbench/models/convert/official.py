@@ -2,11 +2,8 @@
 
 There one matrix `qkv_net` makes queries, keys and values, and the softmax has one bias for each
 table; u and v are `r_w_bias` and `r_r_bias`, here with the layers that own them in front: [1 or
-N, H, K]. Tail clusters come in the order of the vocabulary.
-
-What every reader of foreign weights returns: configuration, weights and what else is known.
-
-The configuration that shapes of official weights tell, for sources that bring no other.
+N, H, K]. Tail clusters come in the order of the vocabulary. Every reader of foreign weights returns
+a `Converted`; the configuration of a source that brings none is inferred from the shapes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +18,7 @@ from torch import Tensor
 
 from txlbench.config.model import ModelConfig, softmax_projections
 from txlbench.errors import UserError
-from txlbench.models.factory import skeleton
+from txlbench.models.factory import check_finite, skeleton
 
 
 @dataclass(frozen=True)
@@ -191,6 +188,7 @@ def _check_shapes(path: Path, expected: Tensors, tensors: Tensors) -> None:
                 f"{path}: {key}: {str(found.dtype).removeprefix('torch.')} found",
                 "convert it to float32",
             )
+        check_finite(path, key, found)
 
 
 def _check_others(

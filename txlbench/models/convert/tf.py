@@ -1,14 +1,13 @@
-"""The released TensorFlow code's checkpoints, by the names of its variables.
+"""The released TensorFlow code's checkpoints, by the names of their variables, without TensorFlow.
 
 Kernels and projections stand there as [in, out], so they are transposed. Layer norms have an
 epsilon of 1e-12 there and 1e-5 here, as in the released PyTorch code. `same_length` sees one key
 more there: evaluate with mem_len + 1 to see the same keys (erratum E17).
 
-TensorFlow checkpoints (version 2: PREFIX.index and PREFIX.data-*), read without TensorFlow.
-
-The index is a sorted table of names, each with dtype, shape and place of a tensor; the data files
-hold the tensors' bytes one after the other. Formats: TensorFlow's `tensor_bundle.proto` and
-LevelDB's table format; tables are written uncompressed.
+Checkpoints are of version 2, PREFIX.index and PREFIX.data-*. The index is a sorted table of names,
+each with dtype, shape and place of a tensor; the data files hold the tensors' bytes one after the
+other. Formats: TensorFlow's `tensor_bundle.proto` and LevelDB's table format; tables are written
+uncompressed.
 """
 
 from collections.abc import Callable, Iterator, Mapping

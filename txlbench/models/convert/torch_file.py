@@ -17,7 +17,14 @@ from txlbench.models.convert.official import (
     inferred,
     model_config,
 )
-from txlbench.models.convert.torch_load import CLASS_OF, Inert, class_of, edited
+from txlbench.models.convert.torch_load import (
+    CLASS_OF,
+    Inert,
+    class_of,
+    edited,
+    is_state_dict,
+    without_wrappers,
+)
 
 WRAPPER = "module"
 """The name under which half-precision and parallel wrappers hold the model."""
@@ -57,7 +64,7 @@ def read_torch(path: Path) -> Converted:
     Raises:
         UserError: naming file and key, or the class or function that the file would have called.
     """
-    content = _load(path)
+    content = torch_load.weights_within(_load(path))
     model = _unwrapped(content) if isinstance(content, Inert) else None
     tensors = dict(_parameters(model)) if model else _state_dict(path, content)
     for bias in ("r_w_bias", "r_r_bias"):
@@ -94,11 +101,15 @@ def _convert(path: Path, tensors: dict[str, Tensor], model: Inert | None) -> Con
 
 
 def _state_dict(path: Path, content: Any) -> dict[str, Tensor]:
-    if not isinstance(content, dict) or not all(isinstance(v, Tensor) for v in content.values()):
-        raise UserError(f"{path}: neither a model nor a state dict", "save one of the two")
-    if any(name.startswith(PREFIX) for name in content):
+    if not is_state_dict(content):
+        inside = content.items() if isinstance(content, dict) else ()
+        keys = [repr(key) for key, value in inside if is_state_dict(value) and value]
+        remedy = f"save what is under {keys[0]} alone" if keys else "save one of the two"
+        raise UserError(f"{path}: neither a model nor a state dict", remedy)
+    tensors = {without_wrappers(name): tensor for name, tensor in content.items()}
+    if any(name.startswith(PREFIX) for name in tensors):
         raise UserError(f"{path}: Hugging Face's names found", "give its folder as hf:DIR")
-    return {name.removeprefix(f"{WRAPPER}."): tensor for name, tensor in content.items()}
+    return tensors
 
 
 def _unwrapped(module: Inert) -> Inert:

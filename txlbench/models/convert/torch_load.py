@@ -1,10 +1,9 @@
-"""Files of torch before 1.6, made readable for the weights-only loader.
+"""Files of torch.save, read without executing anything in them.
 
-Such a file is a row of pickles and then the storages. Each class of a module stands in it as
-("module", class, source file, source), a persistent id that the loader refuses. Here the bytes
-are edited, opcode by opcode and executing none, so that of each id the class alone remains.
-
-Files of torch.save, read without executing anything in them.
+Files of torch before 1.6 are made readable for the weights-only loader. Such a file is a row of
+pickles and then the storages. Each class of a module stands in it as ("module", class, source file,
+source), a persistent id that the loader refuses. Here the bytes are edited, opcode by opcode and
+executing none, so that of each id the class alone remains.
 """
 
 import pickletools
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from torch import Tensor
 
 from txlbench.errors import UserError
 
@@ -47,6 +47,35 @@ def load(path: Path, known: Mapping[str, Any] = NOTHING, file: BinaryIO | None =
         raise UserError(f"{path}: no such file", "check the path") from error
     except Exception as error:  # of many kinds, from damaged bytes
         raise _refusal(path, error) from error
+
+
+HOLDERS = ("model", "state_dict", "model_state", "model_state_dict")
+"""Keys under which training programs keep the weights beside other things."""
+
+WRAPPERS = ("module.", "_orig_mod.")
+"""What wrappers put before each name: of parallel and half-precision modules, of compiled ones."""
+
+
+def weights_within(content: Any) -> Any:
+    """The model or state dict in what `torch.save` wrote, taken out of a dict around it."""
+    if isinstance(content, dict):
+        for key in HOLDERS:
+            if isinstance(content.get(key), dict | Inert):
+                return weights_within(content[key])
+    return content
+
+
+def without_wrappers(name: str) -> str:
+    """The name of a weight without what wrappers put before it."""
+    for wrapper in WRAPPERS:
+        if name.startswith(wrapper):
+            return without_wrappers(name.removeprefix(wrapper))
+    return name
+
+
+def is_state_dict(content: Any) -> bool:
+    """Whether it maps names to tensors and to nothing else."""
+    return isinstance(content, dict) and all(isinstance(v, Tensor) for v in content.values())
 
 
 def _refusal(path: Path, error: Exception) -> UserError:
