@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.commands.loss_files import CONTEXTS, save
-from txlbench.commands.recl import identity, read_groups, recl_record, run_recl, warnings_of
+from txlbench.commands.recl import identity, read_groups, recl_record, run_recl
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
 from txlbench.errors import UserError
 from txlbench.records.loss_file import read_loss_file
@@ -30,7 +30,7 @@ def request(*groups, **changes):
 
 def record(*groups, **changes):
     asked = request(*groups, **changes)
-    return recl_record(read_groups(asked, refuse), asked)
+    return recl_record(read_groups(asked, refuse), asked).content
 
 
 def titles(*groups):
@@ -172,7 +172,7 @@ def test_a_threshold_is_a_number_between_0_and_1(threshold):
 
 def test_the_papers_numbers_stand_beside_ours():
     subject = Subject("run/x", read_loss_file(Path("a.npz")), {"recl_r0.1": 900, "recl_r1.0": 700})
-    found = recl_record([[replace(subject, title="x")]], request())
+    found = recl_record([[replace(subject, title="x")]], request()).content
     (group,) = found["groups"]
     assert {line["r"]: line["paper"] for line in group["results"]} == {
         0.1: 900,
@@ -196,7 +196,7 @@ def test_everything_is_written_where_the_question_says():
     content = json.loads(outcome.path.read_text())
     assert content["groups"] == record()["groups"]
     assert all(path.stat().st_size > 0 for path in outcome.written.paths)
-    assert warnings_of(outcome.record) == (
+    assert outcome.record.warnings == (
         "r = 0.1 is 100 of 1,000 tokens, fewer than 500: the RECL is uncertain",
     )
     again = run_recl(replace(asked, shares=(0.5,), out=Path("there")), refuse)

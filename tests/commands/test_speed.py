@@ -140,5 +140,5 @@ def test_a_speedup_lies_within_its_quartiles() -> None:
     """The ratio of medians, 0.4, does not: the ratios are 1, 0.4 and 1.6."""
     slow, fast = [1.0, 2.0, 8.0], [1.0, 5.0, 5.0]
     found = _speedup(slow, fast)
-    assert (found["lower_quartile"], found["median"]) == pytest.approx((0.7, 1.0))
-    assert found["upper_quartile"] == pytest.approx(1.3)
+    assert (found.lower_quartile, found.median) == pytest.approx((0.7, 1.0))
+    assert found.upper_quartile == pytest.approx(1.3)

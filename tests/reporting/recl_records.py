@@ -17,7 +17,7 @@ def write_record(folder, groups=(("XL", "LSTM"),), paper=None, **changes):
     save(folder / "Vanilla.npz", seed=3, reach=128, noise=0.0, longest=128)
     names = tuple(tuple(str(folder / f"{name}.npz") for name in group) for group in groups)
     request = ReclRequest(names, command=COMMAND, **changes)
-    record = recl_record(read_groups(request, lambda *_: None), request)
+    record = recl_record(read_groups(request, lambda *_: None), request).content
     for (model, r), value in (paper or {}).items():
         for group in record["groups"]:
             for line in group["results"]:

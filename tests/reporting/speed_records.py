@@ -1,4 +1,6 @@
-"""A speed.json as `speed` leaves it, of one model against another."""
+"""A speed.json as `speed` leaves it, of one model against another, and a bench.json."""
+
+import json
 
 from txlbench.files import write_json
 
@@ -57,3 +59,24 @@ def write_record(folder, paper=(363, 773)):
     }
     write_json(folder / "speed.json", content)
     return folder
+
+
+def bench_result(work, median, **changes):
+    return {
+        **{"work": work, "size": "small", "dtype": "fp32", "batch_size": 1, "tgt_len": 1},
+        **{"mem_len": 800, "matmul_share": 0.25, "peak_memory_bytes": 300 * 2**20},
+        "tokens_per_second": {"median": median, "min": median / 2, "max": 2 * median},
+        **changes,
+    }
+
+
+def write_bench(folder, *results):
+    machine = {"processor": "P", "device": "cpu", "threads": 2, "torch": "2"}
+    record = {
+        **{"schema": "txlbench.bench/1", "machine": machine, "commit": "abc", "rounds": 7},
+        **{"command": "typed", "contexts": [32, 64], "matmul_gflops": {"fp32": 99.6}},
+        "results": results,
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "bench.json").write_text(json.dumps(record))
+    return folder / "bench.json"

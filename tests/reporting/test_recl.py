@@ -12,12 +12,12 @@ from PIL import Image
 
 from tests.reporting.recl_records import COMMAND, write_record
 from txlbench.errors import UserError
-from txlbench.reporting.findings import report_recl
+from txlbench.records.finding_schema import ReclRecord, ReclResult, Sensitivity, read_finding
+from txlbench.reporting.findings import report_finding
 from txlbench.reporting.recl import (
     above_null,
     explanations,
     length,
-    read_recl,
     recl_table,
     sensitivity_table,
     subgroup_table,
@@ -28,7 +28,7 @@ from txlbench.reporting.recl import (
 def record(tmp_path):
     groups = (("XL", "LSTM", "Vanilla"),)
     folder = write_record(tmp_path, groups, {("XL", 0.1): 900, ("LSTM", 0.5): 300})
-    return read_recl(folder / "recl.json", COMMAND)
+    return read_finding(folder / "recl.json", ReclRecord)
 
 
 def cells(table, header):
@@ -55,7 +55,7 @@ def test_explanations_fit_what_is_shown(record):
 
 
 def test_settings_that_all_share_are_said_once(tmp_path):
-    record = read_recl(write_record(tmp_path) / "recl.json", COMMAND)
+    record = read_finding(write_record(tmp_path) / "recl.json", ReclRecord)
     text = "\n".join(explanations(record))
     assert "Losses: unit bpc. XL: dtype fp32. LSTM: dtype bf16." in text
     assert "no longer context" not in text
@@ -67,9 +67,14 @@ def test_an_ecl_at_the_first_context_is_an_upper_bound(tmp_path):
     content = json.loads(path.read_text())
     content["groups"][0]["ecl"] = {"XL": 100, "LSTM": 200}
     path.write_text(json.dumps(content))
-    record = read_recl(path, COMMAND)
+    record = read_finding(path, ReclRecord)
     assert cells(recl_table(record), "ECL") == ("≤100", "200")
     assert "that at the best context" in "\n".join(explanations(record))
+
+
+def line_of(**changes):
+    given = {"recl": 300, "capped": False, "limited_by": None, "recl_above_null": 300, **changes}
+    return ReclResult.model_construct(**given)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +87,14 @@ def test_an_ecl_at_the_first_context_is_an_upper_bound(tmp_path):
     ],
 )
 def test_marks(changes, expected):
-    line = {"recl": 300, "capped": False, "limited_by": None, **changes}
-    assert length(line) == expected
+    assert length(line_of(**changes)) == expected
 
 
 def test_marks_above_the_null():
-    line = {"recl": 300, "limited_by": None, "recl_above_null": 300}
-    assert above_null(line, last=300) == "≥300"
-    assert above_null(line, last=400) == "300"
-    assert above_null({**line, "limited_by": "longest"}, last=400) == "300*"
-    assert above_null({**line, "limited_by": "longest", "recl_above_null": 100}, 400) == "100"
+    assert above_null(line_of(), last=300) == "≥300"
+    assert above_null(line_of(), last=400) == "300"
+    assert above_null(line_of(limited_by="longest"), last=400) == "300*"
+    assert above_null(line_of(limited_by="longest", recl_above_null=100), 400) == "100"
 
 
 def test_sensitivity_stands_beside_what_was_found(record):
@@ -102,9 +105,14 @@ def test_sensitivity_stands_beside_what_was_found(record):
 
 
 def test_a_setting_that_only_some_models_have(record):
-    lines = record.content["groups"][0]["sensitivity"]
-    added = {"setting": "trained with resets", "model": "XL", "r": 0.1}
-    lines.append(added | {"recl": 200, "recl_above_null": 100})
+    added = Sensitivity(
+        setting="trained with resets", model="XL", r=0.1, recl=200, recl_above_null=100
+    )
+    (group,) = record.groups
+    lines = (*group.sensitivity, added)
+    record = record.model_copy(
+        update={"groups": (group.model_copy(update={"sensitivity": lines}),)}
+    )
     found = cells(sensitivity_table(record), "trained with resets")
     assert found == ("200 / 100", *[""] * 8)
 
@@ -124,26 +132,28 @@ TWO = (("XL", "LSTM", "Vanilla"), ("LSTM",))
 
 
 def test_files_and_their_names(tmp_path):
-    written = report_recl(write_record(tmp_path), COMMAND)
+    written = report_finding(write_record(tmp_path) / "recl.json", COMMAND)
     assert [path.relative_to(tmp_path).as_posix() for path in written.paths] == [
         *("recl.csv", "recl.md", "recl.tex"),
         *("figures/recl_gain.png", "figures/recl_gain.svg"),
         *("figures/recl_loss.png", "figures/recl_loss.svg"),
     ]
-    written = report_recl(write_record(tmp_path, TWO), COMMAND)
+    written = report_finding(write_record(tmp_path, TWO) / "recl.json", COMMAND)
     names = {path.name for path in written.paths}
     assert {"recl_gain-a.png", "recl_gain-b.png", "recl_loss-b.svg"} <= names
 
 
 def test_the_same_record_gives_the_same_bytes(tmp_path):
     folder = write_record(tmp_path, TWO)
-    once = {path: path.read_bytes() for path in report_recl(folder, COMMAND).paths}
-    again = {path: path.read_bytes() for path in report_recl(folder, COMMAND).paths}
+    once = {path: path.read_bytes() for path in report_finding(folder / "recl.json", COMMAND).paths}
+    again = {
+        path: path.read_bytes() for path in report_finding(folder / "recl.json", COMMAND).paths
+    }
     assert once == again
 
 
 def test_tables_and_figures_name_models_and_command(tmp_path):
-    for path in report_recl(write_record(tmp_path), "txlbench figures").paths:
+    for path in report_finding(write_record(tmp_path) / "recl.json", "txlbench figures").paths:
         if path.suffix == ".png":
             text = Image.open(path).text["Description"]
         else:
@@ -153,7 +163,7 @@ def test_tables_and_figures_name_models_and_command(tmp_path):
 
 
 def test_csv_has_a_line_for_every_group_model_and_share(tmp_path):
-    report_recl(write_record(tmp_path, TWO, PAPER), COMMAND)
+    report_finding(write_record(tmp_path, TWO, PAPER) / "recl.json", COMMAND)
     lines = list(csv.DictReader(io.StringIO((tmp_path / "recl.csv").read_text())))
     assert len(lines) == 4 * 3
     found = {(line["group"], line["model"], line["r"]): line for line in lines}
@@ -165,7 +175,7 @@ def test_csv_has_a_line_for_every_group_model_and_share(tmp_path):
 
 
 def test_markdown_tells_what_bears_on_the_numbers(tmp_path):
-    written = report_recl(write_record(tmp_path, TWO), COMMAND)
+    written = report_finding(write_record(tmp_path, TWO) / "recl.json", COMMAND)
     text = (tmp_path / "recl.md").read_text()
     for heading in ("Relative effective", "Other steps", "Smaller groups"):
         assert f"# {heading}" in text
@@ -180,12 +190,12 @@ def test_markdown_tells_what_bears_on_the_numbers(tmp_path):
 
 
 def test_one_model_alone_has_no_smaller_groups(tmp_path):
-    report_recl(write_record(tmp_path, (("XL",),)), COMMAND)
+    report_finding(write_record(tmp_path, (("XL",),)) / "recl.json", COMMAND)
     assert "Smaller groups" not in (tmp_path / "recl.md").read_text()
 
 
 def test_latex_escapes_what_tex_would_interpret(tmp_path):
-    report_recl(write_record(tmp_path, TWO), COMMAND)
+    report_finding(write_record(tmp_path, TWO) / "recl.json", COMMAND)
     text = (tmp_path / "recl.tex").read_text()
     assert "≥" not in text
     assert r"2.5 to 97.5 \%" in text
@@ -195,4 +205,4 @@ def test_latex_escapes_what_tex_would_interpret(tmp_path):
 def test_another_file_is_refused(tmp_path, content):
     (tmp_path / "recl.json").write_text(content)
     with pytest.raises(UserError, match=r"recl\.json"):
-        report_recl(tmp_path, COMMAND)
+        report_finding(tmp_path / "recl.json", COMMAND)

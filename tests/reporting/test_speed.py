@@ -7,14 +7,21 @@ import json
 import pytest
 from PIL import Image
 
-from tests.reporting.speed_records import COMMAND, result, write_record
+from tests.reporting.speed_records import (
+    COMMAND,
+    bench_result,
+    result,
+    write_bench,
+    write_record,
+)
 from txlbench.errors import UserError
-from txlbench.reporting.findings import report_speed
-from txlbench.reporting.speed import SpeedRecord, read_speed, speed_table
+from txlbench.records.finding_schema import BenchRecord, SpeedRecord, read_finding
+from txlbench.reporting.findings import report_finding
+from txlbench.reporting.speed import bench_table, speed_table, ways_of
 
 
 def table(folder):
-    record = read_speed(folder / "speed.json", COMMAND)
+    record = read_finding(folder / "speed.json", SpeedRecord)
     built = speed_table(record)
     return built, {row[0]: dict(zip(built.header, row, strict=True)) for row in built.rows}
 
@@ -52,8 +59,12 @@ def test_it_names_the_baseline_the_machine_and_how_it_was_timed(tmp_path):
 
 def test_the_same_record_gives_the_same_bytes(tmp_path):
     folder = write_record(tmp_path)
-    once = {path: path.read_bytes() for path in report_speed(folder, COMMAND).paths}
-    again = {path: path.read_bytes() for path in report_speed(folder, COMMAND).paths}
+    once = {
+        path: path.read_bytes() for path in report_finding(folder / "speed.json", COMMAND).paths
+    }
+    again = {
+        path: path.read_bytes() for path in report_finding(folder / "speed.json", COMMAND).paths
+    }
     assert once == again
     assert [path.relative_to(folder).as_posix() for path in once] == [
         *("speed.csv", "speed.md", "speed.tex"),
@@ -62,7 +73,7 @@ def test_the_same_record_gives_the_same_bytes(tmp_path):
 
 
 def test_all_files_name_models_and_command(tmp_path):
-    for path in report_speed(write_record(tmp_path), "txlbench figures").paths:
+    for path in report_finding(write_record(tmp_path) / "speed.json", "txlbench figures").paths:
         if path.suffix == ".png":
             text = Image.open(path).text["Description"]
         else:
@@ -72,7 +83,7 @@ def test_all_files_name_models_and_command(tmp_path):
 
 
 def test_csv_has_every_result_in_full(tmp_path):
-    report_speed(write_record(tmp_path), COMMAND)
+    report_finding(write_record(tmp_path) / "speed.json", COMMAND)
     lines = list(csv.DictReader(io.StringIO((tmp_path / "speed.csv").read_text())))
     assert len(lines) == 8
     assert lines[1]["seconds_median"] == "0.004"
@@ -83,14 +94,50 @@ def test_csv_has_every_result_in_full(tmp_path):
 def test_another_schema_is_refused(tmp_path):
     (tmp_path / "speed.json").write_text('{"schema": "txlbench.speed/2"}')
     with pytest.raises(UserError, match=r"txlbench\.speed/1 is read"):
-        report_speed(tmp_path, COMMAND)
+        report_finding(tmp_path / "speed.json", COMMAND)
 
 
 def test_segments_that_are_as_long_as_one_attention_have_their_number_there(tmp_path):
     place = write_record(tmp_path)
     content = json.loads((place / "speed.json").read_text())
     content["results"].append(result("XL", "reuse", 1800, 800, 0.002, 0.8))
-    record = SpeedRecord(content, COMMAND)
-    lines = record.ways["XL, reuse, segments of 800"]
+    ways = ways_of(SpeedRecord.model_validate_json(json.dumps(content)))
+    lines = ways["XL, reuse, segments of 800"]
     assert list(lines) == [800, 1800]
-    assert lines[800] is record.ways["XL, reuse, segments as long as the attention"][800]
+    assert lines[800] is ways["XL, reuse, segments as long as the attention"][800]
+
+
+def test_a_line_a_workload_with_the_ratio_to_the_same_work(tmp_path):
+    ours = read_finding(
+        write_bench(tmp_path / "a", bench_result("train", 3000.0), bench_result("generate", 8.0)),
+        BenchRecord,
+    )
+    other = read_finding(
+        write_bench(
+            tmp_path / "b", bench_result("generate", 2.0), bench_result("train", 9.0, mem_len=1)
+        ),
+        BenchRecord,
+    )
+    table = bench_table(ours, other)
+    assert table.header[-1] == "times the other"
+    assert table.rows[0] == [
+        *("training", "small", "fp32", "800", "3,000", "1,500", "6,000", "25.0 %", "300 MiB", "")
+    ]
+    assert table.rows[1][-1] == "4.00"
+    assert "times the other" not in bench_table(ours, None).header
+    assert "fp32 100 GFLOP/s" in "\n".join(table.footer)
+
+
+@pytest.mark.parametrize("share", [0.5, None])
+def test_everything_is_written(tmp_path, share):
+    path = write_bench(
+        tmp_path,
+        bench_result("eval", 10.0, matmul_share=share),
+        bench_result("context_losses", 1.0),
+    )
+    written = report_finding(path, "typed")
+    assert [path.name for path in written.paths] == [
+        *("bench.csv", "bench.md", "bench.tex", "bench.png", "bench.svg")
+    ]
+    assert all(path.stat().st_size > 0 for path in written.paths)
+    assert "P, cpu, 2 threads, torch 2; commit abc; command: typed" in written.text

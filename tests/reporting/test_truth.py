@@ -5,8 +5,9 @@ import json
 import pytest
 
 from txlbench.errors import UserError
-from txlbench.reporting.findings import report_truth
-from txlbench.reporting.truth import context_table, read_truth, truth_table, worst
+from txlbench.records.finding_schema import TruthRecord, read_finding
+from txlbench.reporting.findings import report_finding
+from txlbench.reporting.truth import context_table, truth_table, worst
 
 ROW = {
     **{"label": "memory 32", "run": "xl-1", "seed": 2, "mem_len": 32, "memory_reset": 0.0},
@@ -30,17 +31,17 @@ def place(tmp_path):
 
 
 def test_measured_stands_beside_known(place):
-    record = read_truth(place / "truth.json", "typed")
+    record = read_finding(place / "truth.json", TruthRecord)
     first = truth_table(record).rows[0]
     assert first == ["memory 32", "2", "1.111", "1.010", "+10.0 %", "+25.0 %", "32 (64)"]
     assert context_table(record).rows[0] == ["memory 32", "1.443 (+25.0 %)", "0.721 (+0.0 %)"]
-    assert worst(ROW) == pytest.approx(0.25)
+    assert worst(record.rows[0]) == pytest.approx(0.25)
 
 
 def test_everything_is_written_and_names_its_source(place):
-    written = report_truth(place, "typed")
+    written = report_finding(place / "truth.json", "typed")
     assert [path.name for path in written.paths] == [
-        *("truth.md", "truth.csv", "truth.tex", "truth.png", "truth.svg")
+        *("truth.csv", "truth.md", "truth.tex", "truth.png", "truth.svg")
     ]
     assert all(path.stat().st_size > 0 for path in written.paths)
     page = (place / "truth.md").read_text()
@@ -50,5 +51,5 @@ def test_everything_is_written_and_names_its_source(place):
 
 def test_another_file_is_refused(place):
     (place / "truth.json").write_text('{"schema": "other/1"}')
-    with pytest.raises(UserError, match=r"schema 'other/1' found; txlbench\.truth/1 is read"):
-        report_truth(place, "typed")
+    with pytest.raises(UserError, match=r"schema: 'other/1' found; txlbench\.truth/1 is read"):
+        report_finding(place / "truth.json", "typed")

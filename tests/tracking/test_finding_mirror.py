@@ -10,12 +10,21 @@ from mlflow.tracking import MlflowClient
 
 from tests.reporting.recl_records import COMMAND, write_record
 from tests.reporting.test_truth import RECORD as TRUTH
-from txlbench.records.experiment_directory import FINDINGS
-from txlbench.reporting.findings import report_recl
+from txlbench.records.finding_schema import (
+    BenchRecord,
+    BenchResult,
+    Rate,
+    ReclRecord,
+    SpeedRecord,
+    SpeedResult,
+    Spread,
+    TruthRecord,
+)
+from txlbench.reporting.findings import report_finding
 from txlbench.tracking.backlog import nothing_to_deliver_of
 from txlbench.tracking.finding_mirror import deliver_finding
 from txlbench.tracking.store import store_of
-from txlbench.tracking.values import FORBIDDEN, KINDS, values_of_finding
+from txlbench.tracking.values import FORBIDDEN, values_of_finding
 
 
 @pytest.fixture
@@ -24,7 +33,7 @@ def finding(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = write_record(Path("results/recl-1"))
-    report_recl(folder, COMMAND)
+    report_finding(folder / "recl.json", COMMAND)
     return folder / "recl.json"
 
 
@@ -81,26 +90,35 @@ def test_as_a_process(finding):
 
 
 def test_numbers_of_the_other_kinds():
-    truth = {each[:1] + each[2:]: each.value for each in values_of_finding("truth", TRUTH)}
+    record = TruthRecord.model_validate_json(json.dumps(TRUTH))
+    truth = {each[:1] + each[2:]: each.value for each in values_of_finding(record)}
     assert truth["loss/memory 32", 64] == 0.5
     assert truth["recl_true/memory 32_ resets r1.0", 0] == 64
-    result = {"work": "train", "size": "small", "dtype": "bf16", "mem_len": 128}
-    result |= {"peak_memory_bytes": 7, "tokens_per_second": {"median": 5.0}}
-    bench = [tuple(each) for each in values_of_finding("bench", {"results": [result]})]
+    result = BenchResult.model_construct(
+        work="train",
+        size="small",
+        dtype="bf16",
+        mem_len=128,
+        peak_memory_bytes=7,
+        tokens_per_second=Rate(median=5.0, min=5.0, max=5.0),
+    )
+    bench = [*map(tuple, values_of_finding(BenchRecord.model_construct(results=(result,))))]
     assert bench == [
         ("tokens_per_second/train small bf16 M128", 5.0, 0),
         ("peak_memory_bytes/train small bf16 M128", 7, 0),
     ]
 
 
-def test_every_finding_has_numbers():
-    assert {f"{kind}.json" for kind in KINDS} == set(FINDINGS)
-
-
 def test_the_step_of_a_speed_is_its_attention_length():
-    line = {"model": "XL", "regime": "reuse", "tgt_len": 128, "attention_length": 800}
-    line |= {"seconds_per_token": {"median": 0.5}, "speedup": {"median": 30.0}}
-    found = [tuple(each) for each in values_of_finding("speed", {"results": [line]})]
+    line = SpeedResult.model_construct(
+        model="XL",
+        regime="reuse",
+        tgt_len=128,
+        attention_length=800,
+        seconds_per_token=Spread.model_construct(median=0.5),
+        speedup=Spread.model_construct(median=30.0),
+    )
+    found = [*map(tuple, values_of_finding(SpeedRecord.model_construct(results=(line,))))]
     assert found == [
         ("seconds_per_token/XL reuse L128", 0.5, 800),
         ("speedup/XL reuse L128", 30.0, 800),
@@ -108,7 +126,7 @@ def test_the_step_of_a_speed_is_its_attention_length():
 
 
 def test_names_are_such_as_mlflow_takes(finding):
-    content = json.loads(finding.read_text().replace("XL", "Shaw's: a, b"))
-    names = [each.name for each in values_of_finding("recl", content)]
+    record = ReclRecord.model_validate_json(finding.read_text().replace("XL", "Shaw's: a, b"))
+    names = [each.name for each in values_of_finding(record)]
     assert any("Shaw_s_ a_ b" in name for name in names)
     assert not any(FORBIDDEN.search(name) for name in names)

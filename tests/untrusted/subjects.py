@@ -18,6 +18,8 @@ from tests.models.convert.official_modules import save_official
 from tests.models.convert.scored import GOLDEN
 from tests.reporting.laboratory import Laboratory
 from tests.reporting.recl_records import write_record
+from tests.reporting.speed_records import bench_result, write_bench
+from tests.reporting.speed_records import write_record as write_speed
 from tests.reporting.test_truth import RECORD as TRUTH
 from tests.runs.trial import SPEC
 from txlbench.commands.texts import _read_ids
@@ -32,6 +34,7 @@ from txlbench.models.convert.hf import read_hf
 from txlbench.models.convert.tf import TensorBundle, read_tf
 from txlbench.models.convert.torch_file import read_torch
 from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.finding_schema import FINDINGS
 from txlbench.records.loss_file import LossFile, read_loss_file, write_loss_file
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.findings import report_finding
@@ -165,14 +168,15 @@ def _open_corpus(folder: Path) -> None:
 def _finding(kind: str) -> Subject:
     def make(folder: Path) -> None:
         write_record(folder)
+        write_speed(folder)
+        write_bench(folder, bench_result("train", 10.0))
         (folder / "truth.json").write_text(json.dumps(TRUTH))
 
     return Subject(kind, make, kind, lambda f: report_finding(f / kind, "c"), "json")
 
 
 SUBJECTS = [
-    _finding("recl.json"),
-    _finding("truth.json"),
+    *map(_finding, FINDINGS),
     Subject("checkpoint", _checkpoint, "best.pt", lambda f: checkpoint.load(f / "best.pt")),
     Subject("loss file", _loss_file, "a.npz", lambda f: read_loss_file(f / "a.npz")),
     Subject(

@@ -190,9 +190,9 @@ shares_option = click.option(
 )
 
 
-def show(published: Any, warnings: Iterable[str] = ()) -> None:
-    """Prints a `Published`."""
-    for warning in (*warnings, *filter(None, [published.undelivered])):
+def show(published: Any) -> None:
+    """Prints a `PublishedFinding`."""
+    for warning in filter(None, (*published.record.warnings, published.undelivered)):
         click.echo(f"Warning: {warning}", err=True)
     click.echo(published.written.text)
     for path in (published.path, *published.written.paths):

@@ -73,12 +73,11 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
     Each context is measured in windows of tokens that start with empty memory. Losses are kept:
     another --r, --threshold or group computes nothing again, and an interrupted call resumes.
     """
-    from txlbench.commands.recl import run_recl, warnings_of
+    from txlbench.commands.recl import run_recl
     from txlbench.commands.recl_request import ReclRequest
 
     request = ReclRequest(groups=tuple(map(_names, groups)), **options)
-    published = run_recl(request, losses_of)
-    show(published, warnings_of(published.record))
+    show(run_recl(request, losses_of))
 
 
 def _names(group: str) -> tuple[str, ...]:

@@ -6,20 +6,22 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from txlbench.commands.publish import Published, publish
+from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.config.benchmarks import CONTEXTS, SIZES, Workload, workloads
 from txlbench.errors import UserError, suggestion
 from txlbench.machine import choose_devices, cores, current_commit, processor, worker_environment
-from txlbench.reporting.bench import read_bench
-from txlbench.reporting.findings import report_bench
-
-SCHEMA = "txlbench.bench/1"
+from txlbench.records.finding_schema import (
+    BenchMachine,
+    BenchRecord,
+    BenchResult,
+    BenchTiming,
+    read_finding,
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class BenchRequest:
     command: str = "txlbench bench"
 
 
-def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Published:
+def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> PublishedFinding:
     """Times every workload and writes bench.json, tables and a figure to `request.out`.
 
     Args:
@@ -55,39 +57,50 @@ def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Publis
         if name not in SIZES:
             raise UserError(f"--sizes: {name!r} found", suggestion(name, SIZES))
     if request.against is not None:
-        read_bench(request.against, request.command)
-    return publish(
-        request.out / "bench.json",
-        lambda: _record(request, progress),
-        lambda place: report_bench(place, request.command, against=request.against),
+        read_finding(request.against, BenchRecord)
+    return publish(request.out / "bench.json", lambda: _record(request, progress), request.against)
+
+
+def _record(request: BenchRequest, progress: Callable[[Workload], None]) -> BenchRecord:
+    device = choose_devices(request.device, 1, 1).names[0]
+    threads = request.threads or cores()
+    timed: list[tuple[Workload, BenchTiming]] = []
+    for workload in workloads(request.sizes):
+        progress(workload)
+        timed.append((workload, _timed(workload, device, threads, request.rounds)))
+    return BenchRecord(
+        schema=BenchRecord.SCHEMA,
+        machine=BenchMachine(
+            processor=processor(),
+            device=timed[0][1].device_name or device,
+            threads=threads,
+            system=f"{platform.system()} {platform.machine()}",
+            torch=version("torch"),
+        ),
+        commit=current_commit(),
+        command=request.command,
+        contexts=CONTEXTS,
+        rounds=request.rounds,
+        matmul_gflops=_by_dtype([(each.dtype, found.matmul_gflops) for each, found in timed]),
+        results=tuple(
+            BenchResult(
+                work=each.work,
+                size=each.size,
+                dtype=each.dtype,
+                batch_size=each.batch_size,
+                tgt_len=each.tgt_len,
+                mem_len=each.mem_len,
+                tokens_per_second=found.tokens_per_second,
+                matmul_share=found.matmul_share,
+                peak_memory_bytes=found.peak_memory_bytes,
+            )
+            for each, found in timed
+        ),
     )
 
 
-def _record(request: BenchRequest, progress: Callable[[Workload], None]) -> dict[str, Any]:
-    device = choose_devices(request.device, 1, 1).names[0]
-    threads = request.threads or cores()
-    results, products, names = [], [], set()
-    for workload in workloads(request.sizes):
-        progress(workload)
-        found = _timed(workload, device, threads, request.rounds)
-        products.append((workload.dtype, found.pop("matmul_gflops")))
-        names.add(found.pop("device_name"))
-        described = asdict(workload)
-        shown = ("work", "size", "dtype", "batch_size", "tgt_len", "mem_len")
-        results.append({**{key: described[key] for key in shown}, **found})
-    return {
-        "schema": SCHEMA,
-        "machine": _machine(names.pop() or device, threads),
-        "commit": current_commit(),
-        "command": request.command,
-        "contexts": list(CONTEXTS),
-        "rounds": request.rounds,
-        "matmul_gflops": _by_dtype(products),
-        "results": results,
-    }
-
-
-def _timed(workload: Workload, device: str, threads: int, rounds: int) -> dict[str, Any]:
+def _timed(workload: Workload, device: str, threads: int, rounds: int) -> BenchTiming:
+    """Measures one workload in a process of its own."""
     asked = {"workload": asdict(workload), "device": device, "rounds": rounds}
     done = subprocess.run(
         [sys.executable, "-m", "txlbench.commands.bench_worker"],
@@ -101,8 +114,7 @@ def _timed(workload: Workload, device: str, threads: int, rounds: int) -> dict[s
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         name = f"{workload.work} {workload.size} {workload.dtype}"
         raise UserError(f"{name}: {last}", "drop its size from --sizes")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return BenchTiming.model_validate_json(done.stdout.splitlines()[-1])
 
 
 def _by_dtype(products: Sequence[tuple[str, float]]) -> dict[str, float]:
@@ -110,14 +122,4 @@ def _by_dtype(products: Sequence[tuple[str, float]]) -> dict[str, float]:
     return {
         dtype: statistics.median(rate for each, rate in products if each == dtype)
         for dtype in dict.fromkeys(dtype for dtype, _ in products)
-    }
-
-
-def _machine(device: str, threads: int) -> Mapping[str, Any]:
-    return {
-        "processor": processor(),
-        "device": device,
-        "threads": threads,
-        "system": f"{platform.system()} {platform.machine()}",
-        "torch": version("torch"),
     }

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +29,7 @@ from txlbench.evaluation.scoring import zero_memory
 from txlbench.machine import set_allocator
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
+from txlbench.records.finding_schema import BenchTiming, Rate
 from txlbench.seeding import seed_everything
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser
@@ -145,7 +145,7 @@ SQUARE = 2048
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def measure(workload: Workload, device: torch.device, rounds: int) -> dict[str, Any]:
+def measure(workload: Workload, device: torch.device, rounds: int) -> BenchTiming:
     """Tokens a second over `rounds` repetitions, and the machine's rate between them.
 
     The first two repetitions warm up: they allocate, compile, and fill the memory.
@@ -160,12 +160,13 @@ def measure(workload: Workload, device: torch.device, rounds: int) -> dict[str, 
     gflops = 2 * SQUARE**3 / statistics.median(products) / 1e9
     median = statistics.median(rates)
     share = None if workload.flops is None else workload.flops * median / (gflops * 1e9)
-    return {
-        "tokens_per_second": {"median": median, "min": rates[0], "max": rates[-1]},
-        "matmul_gflops": gflops,
-        "matmul_share": share,
-        "peak_memory_bytes": _peak_memory(device),
-    }
+    return BenchTiming(
+        tokens_per_second=Rate(median=median, min=rates[0], max=rates[-1]),
+        matmul_gflops=gflops,
+        matmul_share=share,
+        peak_memory_bytes=_peak_memory(device),
+        device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+    )
 
 
 def matrix_product(dtype: torch.dtype, device: torch.device) -> Callable[[], None]:
@@ -215,8 +216,7 @@ def main() -> None:
     if workload.work != "train":
         set_allocator()  # as the verbs do that evaluate and generate
     found = measure(workload, device, asked["rounds"])
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    print(json.dumps({**found, "device_name": name}), flush=True)
+    print(found.model_dump_json(), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ From a measurement to everything that is left of it: JSON, tables and figures, M
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from txlbench.errors import UserError
 from txlbench.files import write_json
-from txlbench.reporting.findings import Written
+from txlbench.records.finding_schema import Finding
+from txlbench.reporting.findings import FindingReport, report_finding
 from txlbench.tracking.backlog import finding_left
 from txlbench.tracking.store import store_of
 
@@ -48,7 +48,7 @@ def deliver_aside(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFinding:
     """A finding that is written and delivered.
 
     Attributes:
@@ -57,15 +57,18 @@ class Published:
     """
 
     path: Path
-    record: Mapping[str, Any]
-    written: Written
+    record: Finding
+    written: FindingReport
     undelivered: str
 
 
 def publish(
-    path: Path, measure: Callable[[], Mapping[str, Any]], report: Callable[[Path], Written]
-) -> Published:
-    """Writes what `measure` gives to `path`, then what `report` makes of its directory.
+    path: Path, measure: Callable[[], Finding], against: Path | None = None
+) -> PublishedFinding:
+    """Writes what `measure` gives to `path`, and its tables and figures beside it.
+
+    Args:
+        against: see `report_finding`.
 
     Raises:
         UserError: of `measure`, before anything is written, or if the place cannot be written,
@@ -74,12 +77,12 @@ def publish(
     _refuse_files_above(path)
     record = measure()
     try:
-        write_json(path, record)
-        written = report(path.parent)
+        write_json(path, record.content)
+        written = report_finding(path, record.command, against=against)
     except OSError as error:
         problem = f"{path.parent}: {error.strerror or error}"
         raise UserError(problem, "choose another place with --out") from error
-    return Published(path, record, written, deliver_aside(path))
+    return PublishedFinding(path, record, written, deliver_aside(path))
 
 
 def _refuse_files_above(path: Path) -> None:

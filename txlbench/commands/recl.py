@@ -1,18 +1,15 @@
-"""`recl`: losses of every model, the metric over each group, and what is written of it.
-
-The content of recl.json: every group measured, and where its losses come from.
-"""
+"""`recl`: losses of every model, the metric over each group, and what is written of it."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from txlbench.commands.names import shortest_suffixes
-from txlbench.commands.publish import Published, publish
+from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
 from txlbench.config.base import Split
 from txlbench.config.identity import fingerprint
@@ -22,13 +19,11 @@ from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
 from txlbench.evaluation.recl.null import LEVEL
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import RESULTS
+from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclSource
 from txlbench.records.loss_file import check_agreement, check_contexts, read_loss_file
-from txlbench.reporting.findings import report_recl
-
-SCHEMA = "txlbench.recl/1"
 
 
-def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> dict[str, Any]:
+def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> ReclRecord:
     """What is found of models whose losses are there.
 
     Raises:
@@ -40,22 +35,22 @@ def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> di
     check_contexts([group[0].losses for group in groups])
     subjects = {subject.title: subject for group in groups for subject in group}
     terms = ReclTerms(request.shares, request.threshold, request.seed)
-    return {
-        "schema": SCHEMA,
-        "threshold": terms.threshold,
-        "level": LEVEL,
-        "contexts": groups[0][0].losses.contexts.tolist(),
-        "r": list(terms.shares),
-        "seed": terms.seed,
-        "unit": _unit(list(subjects.values())),
-        "commit": current_commit(),
-        "command": request.command,
-        "models": {title: _source(subject) for title, subject in subjects.items()},
-        "groups": [_measured(group, terms) for group in groups],
-    }
+    return ReclRecord(
+        schema=ReclRecord.SCHEMA,
+        threshold=terms.threshold,
+        level=LEVEL,
+        contexts=tuple(groups[0][0].losses.contexts.tolist()),
+        r=terms.shares,
+        seed=terms.seed,
+        unit=_unit(list(subjects.values())),
+        commit=current_commit(),
+        command=request.command,
+        models={title: _source(subject) for title, subject in subjects.items()},
+        groups=tuple(_measured(group, terms) for group in groups),
+    )
 
 
-def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> dict[str, Any]:
+def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> ReclGroup:
     """The entry of one group, with the paper's numbers beside its own."""
     first = subjects[0].losses
     if len(first.contexts) < 2:
@@ -74,31 +69,27 @@ def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> dict[str, Any]:
             if subject.with_resets is not None
         },
     )
-    found = group_report(group, terms)
-    papers = {subject.title: subject.paper for subject in subjects}
-    for line in found["results"]:
-        line["paper"] = papers[line["model"]].get(f"recl_r{float(line['r'])}")
-    return found
+    return group_report(group, terms, {subject.title: subject.paper for subject in subjects})
 
 
-def _unit(subjects: Sequence[Subject]) -> str:
+def _unit(subjects: Sequence[Subject]) -> Literal["bpc", "ppl"]:
     """bpc where every model's losses are of characters or bytes, else perplexity."""
     units = {subject.losses.settings.get("unit") for subject in subjects}
     return "bpc" if units == {"bpc"} else "ppl"
 
 
-def _source(subject: Subject) -> dict[str, Any]:
+def _source(subject: Subject) -> ReclSource:
     losses = subject.losses
-    return {
-        "reference": subject.reference,
-        "path": None if losses.path is None else str(losses.path),
-        "corpus": losses.corpus,
-        "split": losses.split,
-        "vocabulary": losses.vocabulary,
-        "model": losses.model,
-        "longest": losses.longest,
-        "settings": dict(losses.settings),
-    }
+    return ReclSource(
+        reference=subject.reference,
+        path=None if losses.path is None else str(losses.path),
+        corpus=losses.corpus,
+        split=losses.split,
+        vocabulary=losses.vocabulary,
+        model=losses.model,
+        longest=losses.longest,
+        settings=dict(losses.settings),
+    )
 
 
 LossesOf = Callable[[str, ReclRequest], Subject]
@@ -107,7 +98,7 @@ UNHASHED = ("out", "command", "device", "batch_size", "positions")
 """What of a request changes no number."""
 
 
-def run_recl(request: ReclRequest, losses_of: LossesOf) -> Published:
+def run_recl(request: ReclRequest, losses_of: LossesOf) -> PublishedFinding:
     """Measures every group and writes recl.json, tables and figures.
 
     Args:
@@ -118,16 +109,8 @@ def run_recl(request: ReclRequest, losses_of: LossesOf) -> Published:
     """
     directory = request.out or RESULTS / f"recl-{identity(request)}"
     return publish(
-        directory / "recl.json",
-        lambda: recl_record(read_groups(request, losses_of), request),
-        lambda place: report_recl(place, request.command),
+        directory / "recl.json", lambda: recl_record(read_groups(request, losses_of), request)
     )
-
-
-def warnings_of(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """What should keep a reader from believing too much, each once."""
-    found = [warning for group in record["groups"] for warning in group["warnings"]]
-    return tuple(dict.fromkeys(found))
 
 
 def identity(request: ReclRequest) -> str:

@@ -6,25 +6,23 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import torch
 
 from txlbench.commands.load_model import LoadedModel, fresh_model, is_fresh, load_model
 from txlbench.commands.names import find_run, is_foreign, shortest_suffixes
-from txlbench.commands.publish import Published, publish
+from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.config.base import AttentionSpan
 from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError
 from txlbench.evaluation.timing import Setting, Task, reuse_task, time_by_turns, window_task
 from txlbench.machine import current_commit, own_device, processor
 from txlbench.records.experiment_directory import RESULTS
-from txlbench.reporting.findings import report_speed
+from txlbench.records.finding_schema import SpeedRecord, SpeedResult, SpeedSource, Spread
 from txlbench.training.runtime import autocast
 
-SCHEMA = "txlbench.speed/1"
 WARM_UP = 2
-WINDOW, REUSE = "window", "reuse"
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Case:
     """A model read in one way: with windows, or with state and segments of `tgt_len`."""
 
     model: str
-    regime: str
+    regime: Literal["window", "reuse"]
     tgt_len: int | None
 
     @property
@@ -74,7 +72,7 @@ class Case:
         return f"{self.model} {self.regime} {self.tgt_len}"
 
 
-def run_speed(request: SpeedRequest) -> Published:
+def run_speed(request: SpeedRequest) -> PublishedFinding:
     """Times every model at every attention length and writes speed.json, tables and figures.
 
     Raises:
@@ -83,25 +81,45 @@ def run_speed(request: SpeedRequest) -> Published:
     lengths = tuple(dict.fromkeys(request.attention_lengths))
     request = replace(request, attention_lengths=lengths)
     directory = request.out or RESULTS / f"speed-{_identity(request)}"
-    return publish(
-        directory / "speed.json",
-        lambda: _measured(request),
-        lambda place: report_speed(place, request.command),
-    )
+    return publish(directory / "speed.json", lambda: _measured(request))
 
 
-def _measured(request: SpeedRequest) -> dict[str, Any]:
+def _measured(request: SpeedRequest) -> SpeedRecord:
     device = own_device(request.device)
     contenders = _contenders(request, device)
     baseline = next((each for each in contenders if not each.loaded.config.is_recurrent), None)
     if baseline is None:
         raise UserError("no model has a window to slide", "add a transformer as the baseline")
-    results = [
-        result
-        for length in request.attention_lengths
-        for result in _results(request, contenders, baseline, length, device)
-    ]
-    return _record(request, contenders, baseline, device) | {"results": results}
+    cuda = device.type == "cuda"
+    return SpeedRecord(
+        schema=SpeedRecord.SCHEMA,
+        device=str(device),
+        machine=torch.cuda.get_device_name(device) if cuda else processor(),
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+        precision=request.precision,
+        batch_size=request.batch_size,
+        rounds=request.rounds,
+        warm_up=WARM_UP,
+        attention_lengths=request.attention_lengths,
+        baseline=baseline.name,
+        models={each.name: _source(each.loaded) for each in contenders},
+        commit=current_commit(),
+        command=request.command,
+        results=tuple(
+            result
+            for length in request.attention_lengths
+            for result in _results(request, contenders, baseline, length, device)
+        ),
+    )
+
+
+def _source(loaded: LoadedModel) -> SpeedSource:
+    return SpeedSource(
+        reference=loaded.reference,
+        name=loaded.config.name,
+        parameters=sum(weight.numel() for weight in loaded.model.parameters()),
+    )
 
 
 def _identity(request: SpeedRequest) -> str:
@@ -134,7 +152,7 @@ def _results(
     baseline: Contender,
     length: int,
     device: torch.device,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[SpeedResult]:
     """What is timed at one attention length, by turns."""
     tasks = {
         case: task
@@ -145,19 +163,20 @@ def _results(
         timed = time_by_turns(
             {case.key: task for case, task in tasks.items()}, request.rounds, WARM_UP, device
         )
-    slow = timed[Case(baseline.name, WINDOW, None).key]
+    slow = timed[Case(baseline.name, "window", None).key]
     papers = {contender.name: contender.paper for contender in contenders}
     for case in tasks:
         seconds = timed[case.key]
-        yield {
-            "model": case.model,
-            "regime": case.regime,
-            "attention_length": length,
-            "tgt_len": case.tgt_len,
-            "seconds_per_token": _summary(seconds),
-            "speedup": _speedup(slow, seconds),
-            "paper": papers[case.model].get(f"speedup_{length}") if case.regime == REUSE else None,
-        }
+        paper = papers[case.model].get(f"speedup_{length}") if case.regime == "reuse" else None
+        yield SpeedResult(
+            model=case.model,
+            regime=case.regime,
+            attention_length=length,
+            tgt_len=case.tgt_len,
+            seconds_per_token=_spread(seconds),
+            speedup=_speedup(slow, seconds),
+            paper=None if isinstance(paper, str) else paper,
+        )
 
 
 def _tasks(
@@ -167,7 +186,7 @@ def _tasks(
     setting = Setting(loaded.model, loaded.vocabulary_size, request.batch_size, device)
     attends = not loaded.config.is_recurrent
     if attends:
-        yield Case(contender.name, WINDOW, None), window_task(setting, length)
+        yield Case(contender.name, "window", None), window_task(setting, length)
     if loaded.config.has_coherent_memory:
         span = AttentionSpan(
             mem_len=length, clamp_len=loaded.look_back.clamp_len, same_length=attends
@@ -176,56 +195,24 @@ def _tasks(
         tgt_lens = request.tgt_lens if attends else (min(request.tgt_lens),)
         for tgt_len in dict.fromkeys((*tgt_lens, length)):
             task = reuse_task(setting, span, tgt_len, attends)
-            yield Case(contender.name, REUSE, tgt_len), task
+            yield Case(contender.name, "reuse", tgt_len), task
 
 
-def _speedup(slow: Sequence[float], seconds: Sequence[float]) -> dict[str, float]:
+def _speedup(slow: Sequence[float], seconds: Sequence[float]) -> Spread:
     """How many times faster, round by round: its median lies within its quartiles."""
-    return _summary([one / own for one, own in zip(slow, seconds, strict=True)])
+    return _spread([one / own for one, own in zip(slow, seconds, strict=True)])
 
 
-def _summary(values: list[float]) -> dict[str, float]:
+def _spread(values: list[float]) -> Spread:
     """Median, lowest, highest, and the quartiles where there are enough values."""
     # Inclusive: of few values the others would lie outside what was measured.
     low, _, high = (
         statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     )
-    return {
-        "median": statistics.median(values),
-        "min": min(values),
-        "max": max(values),
-        "lower_quartile": low,
-        "upper_quartile": high,
-    }
-
-
-def _record(
-    request: SpeedRequest,
-    contenders: list[Contender],
-    baseline: Contender,
-    device: torch.device,
-) -> dict[str, Any]:
-    cuda = device.type == "cuda"
-    return {
-        "schema": SCHEMA,
-        "device": str(device),
-        "machine": torch.cuda.get_device_name(device) if cuda else processor(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "precision": request.precision,
-        "batch_size": request.batch_size,
-        "rounds": request.rounds,
-        "warm_up": WARM_UP,
-        "attention_lengths": list(request.attention_lengths),
-        "baseline": baseline.name,
-        "models": {
-            each.name: {
-                "reference": each.loaded.reference,
-                "name": each.loaded.config.name,
-                "parameters": sum(weight.numel() for weight in each.loaded.model.parameters()),
-            }
-            for each in contenders
-        },
-        "commit": current_commit(),
-        "command": request.command,
-    }
+    return Spread(
+        median=statistics.median(values),
+        min=min(values),
+        max=max(values),
+        lower_quartile=low,
+        upper_quartile=high,
+    )

@@ -6,12 +6,11 @@ is luck of its training, and no question to RECL.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from txlbench.commands.publish import Published, publish
+from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import ReclRequest, Subject
 from txlbench.config.grid import Line
 from txlbench.config.measurements import training_regime
@@ -24,10 +23,9 @@ from txlbench.evaluation.recl.group_report import group_report
 from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.records.finding_schema import Streaming, TruthRecl, TruthRecord, TruthRow
 from txlbench.records.run_directory import RunDirectory
-from txlbench.reporting.findings import report_truth
 
-SCHEMA = "txlbench.truth/1"
 CONTEXTS = (32, 96, 160, 224, 288)
 """Between any two lies one lag of the corpus, and none after the last but one."""
 
@@ -46,7 +44,7 @@ class Judged:
 
 def hold_against_truth(
     directory: ExperimentDirectory, request: ReclRequest, losses_of: LossesOf
-) -> Published:
+) -> PublishedFinding:
     """Measures every row of an experiment on `planted`; writes truth.json, a page and a figure.
 
     Args:
@@ -59,24 +57,20 @@ def hold_against_truth(
     if not rows:
         raise UserError(f"{directory.path}: no run is finished", "run `make planted`")
     place = request.out or directory.path.with_name(f"{directory.path.name}-truth")
-    return publish(
-        place / "truth.json",
-        lambda: _record(rows, request, losses_of),
-        lambda here: report_truth(here, request.command),
-    )
+    return publish(place / "truth.json", lambda: _record(rows, request, losses_of))
 
 
-def _record(rows: Sequence[Judged], request: ReclRequest, losses_of: LossesOf) -> dict[str, Any]:
+def _record(rows: Sequence[Judged], request: ReclRequest, losses_of: LossesOf) -> TruthRecord:
     terms = ReclTerms(request.shares, request.threshold, request.seed)
-    return {
-        "schema": SCHEMA,
-        "contexts": list(request.contexts or CONTEXTS),
-        "r": list(terms.shares),
-        "threshold": terms.threshold,
-        "commit": current_commit(),
-        "command": request.command,
-        "rows": [_row(row, losses_of(str(row.run.path), request), terms) for row in rows],
-    }
+    return TruthRecord(
+        schema=TruthRecord.SCHEMA,
+        contexts=request.contexts or CONTEXTS,
+        r=terms.shares,
+        threshold=terms.threshold,
+        commit=current_commit(),
+        command=request.command,
+        rows=tuple(_row(row, losses_of(str(row.run.path), request), terms) for row in rows),
+    )
 
 
 def _judged(directory: ExperimentDirectory) -> Iterator[Judged]:
@@ -100,7 +94,7 @@ def _finished(directory: ExperimentDirectory, line: Line) -> Iterator[Judged]:
             yield Judged(line.label, run, config, summary["training"]["best_valid_loss"])
 
 
-def _row(row: Judged, subject: Subject, terms: ReclTerms) -> dict[str, Any]:
+def _row(row: Judged, subject: Subject, terms: ReclTerms) -> TruthRow:
     """What was measured of a run, and what any model that sees as far could reach."""
     measured = subject.losses
     known = known_losses(row.config, measured.positions, measured.contexts)
@@ -108,27 +102,27 @@ def _row(row: Judged, subject: Subject, terms: ReclTerms) -> dict[str, Any]:
         group_report(_alone(row.label, losses, measured.contexts, measured.positions), terms)
         for losses in (measured.losses.astype(np.float64), known)
     )
-    return {
-        "label": row.label,
-        "run": row.run.id,
-        "seed": row.config.seed,
-        "mem_len": row.config.train.memory,
-        "memory_reset": row.config.train.memory_reset,
-        "valid_loss": row.valid_loss,
-        "tokens": len(measured.positions),
-        "streaming": _streaming(row),
-        "losses": found["losses"][row.label],
-        "known": true["losses"][row.label],
-        "recl": [
-            {
-                "r": ours["r"],
-                "recl": ours["recl"],
-                "recl_above_null": ours["recl_above_null"],
-                "true": exact["recl_above_null"],
-            }
-            for ours, exact in zip(found["results"], true["results"], strict=True)
-        ],
-    }
+    return TruthRow(
+        label=row.label,
+        run=row.run.id,
+        seed=row.config.seed,
+        mem_len=row.config.train.memory,
+        memory_reset=row.config.train.memory_reset,
+        valid_loss=row.valid_loss,
+        tokens=len(measured.positions),
+        streaming=_streaming(row),
+        losses=found.losses[row.label],
+        known=true.losses[row.label],
+        recl=tuple(
+            TruthRecl(
+                r=ours.r,
+                recl=ours.recl,
+                recl_above_null=ours.recl_above_null,
+                true=exact.recl_above_null,
+            )
+            for ours, exact in zip(found.results, true.results, strict=True)
+        ),
+    )
 
 
 def known_losses(
@@ -149,7 +143,7 @@ def _alone(
     return ModelGroup((name,), losses[None], tuple(contexts.tolist()), at, (None,))
 
 
-def _streaming(row: Judged) -> dict[str, float | int]:
+def _streaming(row: Judged) -> Streaming:
     """The loss in the regime of training, and the optimum of the same tokens with what they see."""
     measurement = training_regime(row.config, "test")
     ids = prepare(CorpusConfig(name=Planted.name)).ids("test")
@@ -157,4 +151,4 @@ def _streaming(row: Judged) -> dict[str, float | int]:
     if found is None:
         raise UserError(f"{row.run.path}: {measurement.key} was not measured", "run ablate again")
     optimum = streaming_optimum(PROCESS, ids, measurement, row.config.model.n_layer)
-    return {"loss": found["loss"], "optimum": optimum, "tokens": found["tokens"]}
+    return Streaming(loss=found["loss"], optimum=optimum, tokens=found["tokens"])

@@ -263,10 +263,17 @@ def validate(model: type[T], value: Any, document: Document, context: str = "") 
     try:
         return model.model_validate(value)
     except ValidationError as errors:
-        error = errors.errors()[0]
-        problem, remedy = _describe(error, model)
-        if error["type"] == "string_type" and error["loc"] in document.texts:
-            text = document.texts[error["loc"]]
-            problem, remedy = f"{text} found", f"{remedy}: put it in quotes, '{text}'"
-        more = f" (and {errors.error_count() - 1} more)" if errors.error_count() > 1 else ""
-        raise document.error(error["loc"], problem + context + more, remedy) from None
+        raise refusal(model, errors, document, context) from None
+
+
+def refusal(
+    model: type[BaseModel], errors: ValidationError, document: Document, context: str = ""
+) -> UserError:
+    """The first of `errors` in one line, with its place in `document`; see `validate`."""
+    error = errors.errors()[0]
+    problem, remedy = _describe(error, model)
+    if error["type"] == "string_type" and error["loc"] in document.texts:
+        text = document.texts[error["loc"]]
+        problem, remedy = f"{text} found", f"{remedy}: put it in quotes, '{text}'"
+    more = f" (and {errors.error_count() - 1} more)" if errors.error_count() > 1 else ""
+    return document.error(error["loc"], problem + context + more, remedy)

@@ -11,6 +11,7 @@ from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.loading import dump_yaml
 from txlbench.errors import UserError
 from txlbench.files import write_text
+from txlbench.records.finding_schema import FINDINGS
 from txlbench.records.run_directory import RunDirectory
 
 RESULTS = Path("results")
@@ -105,10 +106,6 @@ def experiments_at(paths: Sequence[Path]) -> list[ExperimentDirectory]:
             )
         found += experiments
     return found
-
-
-FINDINGS = ("recl.json", "truth.json", "bench.json", "speed.json")
-"""File names that are looked for."""
 
 
 def findings_in(folder: Path) -> Iterator[Path]:

@@ -8,24 +8,21 @@ Files come from other machines and from strangers, so each is held against its s
 read; a key may be missing, and what is not listed here is taken as it is.
 
 What the evaluation of one run came to, read from its summary.
-
-What a bench.json must hold, as far as its table and figure rely on it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from txlbench.config.base import Split
-from txlbench.config.benchmarks import Work
+from txlbench.config.loading import Document, refusal
 from txlbench.config.measurements import Measurement
 from txlbench.config.run_config import EvaluateConfig
 from txlbench.errors import UserError
-from txlbench.files import read_json
 
 
 class RunState(StrEnum):
@@ -47,14 +44,20 @@ class RunState(StrEnum):
         return self in (RunState.FAILED, RunState.DIVERGED, RunState.DAMAGED)
 
 
+R = TypeVar("R", bound="Record")
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[FiniteFloat, Field(ge=0, lt=1e11)]
 
 
 class Record(BaseModel):
-    """A JSON object that may hold more than is listed."""
+    """A JSON object as a file holds it; keys that are not listed are kept as they are."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The object as plain data, in the order of the file; what was not given is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 class Fault(Record):
@@ -136,17 +139,23 @@ class Line(Record):
     tokens_per_second: FiniteFloat = 0.0
 
 
-def read_of_schema(path: Path, schema: str) -> dict[str, Any]:
-    """The object in `path`; UserError if it is not one of this schema."""
+def read_record(path: Path, model: type[R]) -> R:
+    """The record in `path`.
+
+    Raises:
+        UserError: if the file is not JSON or does not fit, naming path, key and value.
+    """
     try:
-        content = read_json(path)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", "give a file that can be read") from None
-    found = content.get("schema") if isinstance(content, dict) else None
-    if found != schema:
-        raise UserError(f"{path}: schema {found!r} found", f"{schema} is read; make the file anew")
-    result: dict[str, Any] = content
-    return result
+        return model.model_validate_json(path.read_bytes())
+    except ValidationError as errors:
+        error = errors.errors()[0]
+        if error["type"] == "json_invalid":
+            problem = f"{path}: not a JSON file ({error['ctx']['error']})"
+            raise UserError(problem, "delete it or restore it from a copy") from None
+        if not error["loc"] and error["type"] == "model_type":
+            problem = f"{path}: not a JSON object"
+            raise UserError(problem, "delete it or restore it from a copy") from None
+        raise refusal(model, errors, Document(str(path), None)) from None
 
 
 @dataclass(frozen=True)
@@ -246,46 +255,3 @@ def find_outcome(
             f"{path}: not a run's summary ({type(error).__name__}: {reason})",
             "delete it and run the experiment again: the run is evaluated, not retrained",
         ) from error
-
-
-Positive = Annotated[FiniteFloat, Field(gt=0)]
-
-
-class Rate(Record):
-    """Tokens a second."""
-
-    median: Positive
-    min: Positive
-    max: Positive
-
-
-class BenchResult(Record):
-    """One workload."""
-
-    work: Work
-    size: str
-    dtype: str
-    mem_len: Count
-    tokens_per_second: Rate
-    matmul_share: Positive | None
-    peak_memory_bytes: Count
-
-
-class Machine(Record):
-    """Where it was measured."""
-
-    processor: str
-    device: str
-    threads: PositiveInt
-    torch: str
-
-
-class Bench(Record):
-    """`bench.json`."""
-
-    machine: Machine
-    commit: str | None
-    rounds: PositiveInt
-    contexts: list[PositiveInt]
-    matmul_gflops: dict[str, Positive]
-    results: Annotated[list[BenchResult], Field(min_length=1)]

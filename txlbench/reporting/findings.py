@@ -1,15 +1,4 @@
-"""Tables and figures of a finding, by the name of its file.
-
-What a report of a finding made.
-
-Everything that is shown of a recl.json: its tables in three formats and its figures.
-
-Everything that is shown of a speed.json: its table in three formats and its figure.
-
-Everything that is shown of a bench.json: its table in three formats and a figure.
-
-Everything that is shown of a truth.json: a page, its table in three formats, a figure.
-"""
+"""Everything that is shown of a finding: CSV, Markdown, LaTeX and figures beside its JSON file."""
 
 import contextlib
 import csv
@@ -22,91 +11,94 @@ from pathlib import Path
 from txlbench.errors import UserError
 from txlbench.files import write_text
 from txlbench.records.experiment_directory import find_experiments
-from txlbench.reporting.bench import BenchRecord, bench_table, read_bench
-from txlbench.reporting.figures import finding_figures, recl_curves
-from txlbench.reporting.figures.style import (
-    Drawing,
-    FigureSource,
-    Look,
-    Palette,
-    style,
-    write_figure,
-)
-from txlbench.reporting.recl import (
+from txlbench.records.finding_schema import (
+    FINDINGS,
+    BenchRecord,
+    Finding,
     ReclRecord,
-    explanations,
-    read_recl,
-    recl_csv,
-    recl_table,
-    sensitivity_table,
-    subgroup_table,
+    SpeedRecord,
+    TruthRecord,
+    read_finding,
 )
-from txlbench.reporting.speed import read_speed, speed_csv, speed_table
+from txlbench.reporting import recl, speed, truth
+from txlbench.reporting.figures import finding_figures, recl_curves
+from txlbench.reporting.figures.style import Drawing, Look, Palette, style, write_figure
 from txlbench.reporting.table import Table, latex, markdown, plain_text
-from txlbench.reporting.truth import TruthRecord, context_table, read_truth, truth_csv, truth_table
 
 
 @dataclass(frozen=True)
-class Written:
-    """Files, and the main table as plain text for a terminal."""
+class FindingReport:
+    """The files that were written, and the main table as plain text for a terminal."""
 
     paths: tuple[Path, ...]
     text: str
 
 
-RECL_FIGURES = {"recl_gain": recl_curves.draw_gains, "recl_loss": recl_curves.draw_losses}
-"""File name -> what draws it, one file a group."""
+@dataclass(frozen=True)
+class Presentation:
+    """What is shown of one finding; also the source that its figures name.
+
+    Attributes:
+        short, full: where it comes from, in a line for a figure's foot and with everything named.
+        table: the main table.
+        page: Markdown.
+        lines: of the CSV file, numbers in full.
+        figures: what draws each, by file name.
+        shown: the table for a terminal, if it is another one.
+    """
+
+    short: str
+    full: str
+    table: Table
+    page: str
+    lines: Iterable[Mapping[str, object]]
+    figures: Mapping[str, Callable[[], Drawing]]
+    shown: Table | None = None
 
 
-def report_recl(directory: Path, command: str, look: Look | None = None) -> Written:
-    """Writes recl.csv, .md, .tex and figures/recl_*.png, .svg beside a recl.json.
+def report_finding(
+    path: Path, command: str, look: Look | None = None, against: Path | None = None
+) -> FindingReport:
+    """Writes tables and figures beside the finding `path`.
 
     Args:
         command: what the user typed, which tables and figures name.
+        against: another bench.json, by whose speeds those of a bench.json are divided.
 
     Raises:
-        UserError: if the record cannot be read.
+        UserError: if a file cannot be read or does not fit.
     """
-    record = read_recl(directory / "recl.json", command)
-    table = recl_table(record)
-    paths = _write_tables(directory, record, table)
-    paths += _draw_figures(directory, record, look or Look())
-    shown = Table(table.columns, tuple(explanations(record)), record.short)
-    return Written(tuple(paths), plain_text(shown))
+    record = read_finding(path, FINDINGS[path.name]).model_copy(update={"command": command})
+    other = None if against is None else read_finding(against, BenchRecord)
+    try:
+        return _write(path.with_suffix(""), _present(record, path.parent, other), look or Look())
+    except (UserError, OSError):
+        raise
+    except Exception as error:  # of many kinds, from values that fit singly but not together
+        kind = type(error).__name__
+        raise UserError(f"{path}: damaged ({kind})", "restore it, or run the verb again") from error
 
 
-def _write_tables(directory: Path, record: ReclRecord, table: Table) -> list[Path]:
-    parts = [("Relative effective context length", table)]
-    parts.append(("Other steps, first contexts and thresholds", sensitivity_table(record)))
-    subgroups = subgroup_table(record)
-    if subgroups.rows:
-        parts.append(("Smaller groups", subgroups))
-    texts = {
-        "csv": recl_csv(record),
-        "md": "\n".join(f"# {title}\n\n{markdown(part)}" for title, part in parts),
-        "tex": latex(table),
-    }
-    for suffix, text in texts.items():
-        write_text(directory / f"recl.{suffix}", text)
-    return [directory / f"recl.{suffix}" for suffix in texts]
-
-
-def _draw_figures(directory: Path, record: ReclRecord, look: Look) -> list[Path]:
-    palette = _palette(record.models, directory)
+def _write(stem: Path, shown: Presentation, look: Look) -> FindingReport:
+    texts = {"csv": _csv(shown.lines), "md": shown.page, "tex": latex(shown.table)}
     paths = []
+    for suffix, text in texts.items():
+        paths.append(stem.with_suffix(f".{suffix}"))
+        write_text(paths[-1], text)
     with style(look.width):
-        for name, draw in RECL_FIGURES.items():
-            for group in record.groups():
-                stem = directory / "figures" / f"{name}{f'-{group.name}' * bool(group.name)}"
-                paths += write_figure(draw(record, group, palette), stem, record, look)
-    return paths
+        for name, draw in shown.figures.items():
+            paths += write_figure(draw(), stem.parent / "figures" / name, shown, look)
+    return FindingReport(tuple(paths), plain_text(shown.shown or shown.table))
 
 
-def _draw(
-    directory: Path, name: str, draw: Callable[[], Drawing], source: FigureSource, look: Look
-) -> list[Path]:
-    with style(look.width):
-        return write_figure(draw(), directory / "figures" / name, source, look)
+def _csv(lines: Iterable[Mapping[str, object]]) -> str:
+    """One line each below their keys; None is empty. Without pandas, which takes long to load."""
+    rows = list(lines)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _palette(models: Iterable[str], directory: Path) -> Palette:
@@ -125,118 +117,85 @@ def _palette(models: Iterable[str], directory: Path) -> Palette:
     return Palette((*known, *(model for model in wanted if model not in known)))
 
 
-def report_speed(directory: Path, command: str, look: Look | None = None) -> Written:
-    """Writes speed.csv, .md, .tex and figures/speed.png, .svg beside a speed.json.
+def _present(record: Finding, directory: Path, against: BenchRecord | None) -> Presentation:
+    match record:
+        case ReclRecord():
+            return _recl(record, directory)
+        case TruthRecord():
+            return _truth(record, directory)
+        case SpeedRecord():
+            return _speed(record, directory)
+        case BenchRecord():
+            return _bench(record, against)
+    raise AssertionError(record)
 
-    Args:
-        command: what the user typed, which tables and figures name.
 
-    Raises:
-        UserError: if the record cannot be read.
-    """
-    record = read_speed(directory / "speed.json", command)
-    table = speed_table(record)
-    texts = {
-        "csv": speed_csv(record),
-        "md": f"# Speed of evaluation\n\n{markdown(table)}",
-        "tex": latex(table),
+def _recl(record: ReclRecord, directory: Path) -> Presentation:
+    table, short = recl.recl_table(record), recl.short_source(record)
+    parts = {
+        "Relative effective context length": table,
+        "Other steps, first contexts and thresholds": recl.sensitivity_table(record),
+        "Smaller groups": recl.subgroup_table(record),
     }
-    for suffix, text in texts.items():
-        write_text(directory / f"speed.{suffix}", text)
-    paths = [directory / f"speed.{suffix}" for suffix in texts]
-    palette = _palette((line["model"] for line in record.results), directory)
-    draw = partial(finding_figures.draw_speed, record, palette)
-    paths += _draw(directory, "speed", draw, record, look or Look())
-    return Written(tuple(paths), plain_text(table))
-
-
-def report_bench(
-    directory: Path, command: str, look: Look | None = None, against: Path | None = None
-) -> Written:
-    """Writes bench.csv, .md, .tex and figures/bench.png, .svg beside a bench.json.
-
-    Args:
-        against: another bench.json, whose speeds are divided by.
-
-    Raises:
-        UserError: if a record cannot be read.
-    """
-    record = read_bench(directory / "bench.json", command)
-    other = None if against is None else read_bench(against, command)
-    table = bench_table(record, other)
-    texts = {"csv": _bench_csv(record), "md": f"# Speed\n\n{markdown(table)}", "tex": latex(table)}
-    for suffix, text in texts.items():
-        write_text(directory / f"bench.{suffix}", text)
-    draw = partial(finding_figures.draw_bench, record)
-    figures = _draw(directory, "bench", draw, record, look or Look())
-    paths = [*(directory / f"bench.{suffix}" for suffix in texts), *figures]
-    return Written(tuple(paths), plain_text(table))
-
-
-def _bench_csv(record: BenchRecord) -> str:
-    """One line a workload, numbers in full."""
-    lines = [
-        {
-            **{key: value for key, value in result.items() if key != "tokens_per_second"},
-            **{f"tokens_per_second_{k}": v for k, v in result["tokens_per_second"].items()},
-        }
-        for result in record.results
-    ]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
-
-
-def report_truth(directory: Path, command: str, look: Look | None = None) -> Written:
-    """Writes truth.md, .csv, .tex and figures/truth.png, .svg beside a truth.json.
-
-    Raises:
-        UserError: if the record cannot be read.
-    """
-    record = read_truth(directory / "truth.json", command)
-    table = truth_table(record)
-    texts = {"md": _truth_page(record), "csv": truth_csv(record), "tex": latex(table)}
-    for suffix, text in texts.items():
-        write_text(directory / f"truth.{suffix}", text)
-    palette = _palette(map(finding_figures.truth_name, record.rows), directory)
-    draw = partial(finding_figures.draw_truth, record, palette)
-    figures = _draw(directory, "truth", draw, record, look or Look())
-    paths = [*(directory / f"truth.{suffix}" for suffix in texts), *figures]
-    return Written(tuple(paths), plain_text(table))
-
-
-def _truth_page(record: TruthRecord) -> str:
-    return "\n".join(
-        [
-            "# Measured against known\n",
-            markdown(truth_table(record)),
-            "![Measured and known loss by context](figures/truth.png)\n",
-            "## Loss by context\n",
-            markdown(context_table(record)),
-        ]
+    palette = _palette(record.models, directory)
+    figures = {"recl_gain": recl_curves.draw_gains, "recl_loss": recl_curves.draw_losses}
+    return Presentation(
+        short=short,
+        full=recl.full_source(record),
+        table=table,
+        page="\n".join(
+            f"# {name}\n\n{markdown(part)}" for name, part in parts.items() if part.rows
+        ),
+        lines=recl.recl_lines(record),
+        figures={
+            f"{name}-{group.name}".rstrip("-"): partial(draw, record, group, palette)
+            for name, draw in figures.items()
+            for group in record.named_groups()
+        },
+        shown=Table(table.columns, tuple(recl.explanations(record)), short),
     )
 
 
-REPORTS: Mapping[str, Callable[[Path, str, Look | None], Written]] = {
-    "recl.json": report_recl,
-    "truth.json": report_truth,
-    "bench.json": report_bench,
-    "speed.json": report_speed,
-}
+def _truth(record: TruthRecord, directory: Path) -> Presentation:
+    table = truth.truth_table(record)
+    page = [
+        "# Measured against known\n",
+        markdown(table),
+        "![Measured and known loss by context](figures/truth.png)\n",
+        "## Loss by context\n",
+        markdown(truth.context_table(record)),
+    ]
+    palette = _palette(map(finding_figures.truth_name, record.rows), directory)
+    return Presentation(
+        short=truth.short_source(record),
+        full=truth.full_source(record),
+        table=table,
+        page="\n".join(page),
+        lines=truth.truth_lines(record),
+        figures={"truth": partial(finding_figures.draw_truth, record, palette)},
+    )
 
 
-def report_finding(path: Path, command: str, look: Look | None = None) -> Written:
-    """Writes what is shown of the finding `path`.
+def _speed(record: SpeedRecord, directory: Path) -> Presentation:
+    table = speed.speed_table(record)
+    palette = _palette((line.model for line in record.results), directory)
+    return Presentation(
+        short=speed.short_source(record),
+        full=speed.full_source(record),
+        table=table,
+        page=f"# Speed of evaluation\n\n{markdown(table)}",
+        lines=speed.speed_lines(record),
+        figures={"speed": partial(finding_figures.draw_speed, record, palette)},
+    )
 
-    Raises:
-        UserError: if it is not whole.
-    """
-    try:
-        return REPORTS[path.name](path.parent, command, look)
-    except (UserError, OSError):
-        raise
-    except Exception as error:  # of many kinds, from values that no verb writes
-        kind = type(error).__name__
-        raise UserError(f"{path}: damaged ({kind})", "restore it, or run the verb again") from error
+
+def _bench(record: BenchRecord, against: BenchRecord | None) -> Presentation:
+    table = speed.bench_table(record, against)
+    return Presentation(
+        short=speed.short_source(record),
+        full=speed.full_source(record),
+        table=table,
+        page=f"# Speed\n\n{markdown(table)}",
+        lines=speed.bench_lines(record),
+        figures={"bench": partial(finding_figures.draw_bench, record)},
+    )

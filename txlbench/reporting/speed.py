@@ -1,188 +1,225 @@
-"""Speed as tables: ways of reading down, attention lengths across, the paper's numbers below.
+"""Speeds as tables: of `speed`, ways of reading by attention length, and of `bench`, workloads."""
 
-speed.json as the tables and figures read it.
-"""
+from collections.abc import Iterator, Mapping
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from txlbench.records.schema import read_of_schema
+from txlbench.records.finding_schema import (
+    BenchRecord,
+    BenchResult,
+    SpeedRecord,
+    SpeedResult,
+    Spread,
+)
 from txlbench.reporting.table import EMPTY, Column, Table
 
-SCHEMA = "txlbench.speed/1"
-Line = Mapping[str, Any]
-"""A result: a model read in one way at one attention length."""
+
+def short_source(record: SpeedRecord | BenchRecord) -> str:
+    """One line for the foot of a figure."""
+    commit = record.commit or "unknown"
+    if isinstance(record, BenchRecord):
+        return f"bench  ·  commit {commit}  ·  {_machine(record)}"
+    how = f"{record.precision}, batch {record.batch_size}"
+    return f"speed  ·  commit {commit[:9]}  ·  {_machine(record)}, {how}"
 
 
-@dataclass(frozen=True)
-class SpeedRecord:
-    """All of speed.json; also the source that figures name.
-
-    Attributes:
-        command: what was typed to make what is written now.
-    """
-
-    content: Mapping[str, Any]
-    command: str
-
-    @property
-    def lengths(self) -> Sequence[int]:
-        """Attention lengths."""
-        return self.content["attention_lengths"]
-
-    @property
-    def results(self) -> Sequence[Line]:
-        return self.content["results"]
-
-    @property
-    def baseline(self) -> str:
-        """The model whose sliding window the others are compared with."""
-        return self.content["baseline"]
-
-    @property
-    def ways(self) -> dict[str, dict[int, Line]]:
-        """Each way of reading a model, by its name, with its result at each attention length."""
-        found: dict[str, dict[int, Line]] = {}
-        for line in self.results:
-            found.setdefault(way(line), {})[line["attention_length"]] = line
-        for line in self.results:
-            # Segments as long as the attention are also those of a number timed elsewhere.
-            if line["regime"] == "reuse" and segments_of(line) in found:
-                found[segments_of(line)][line["attention_length"]] = line
-        return {name: dict(sorted(lines.items())) for name, lines in found.items()}
-
-    @property
-    def paper(self) -> dict[int, float]:
-        """The paper's speedup by attention length, of the first model that has one."""
-        found = [line for line in self.results if line["paper"] is not None]
-        return {
-            line["attention_length"]: line["paper"]
-            for line in found
-            if line["model"] == found[0]["model"]
-        }
-
-    @property
-    def explanations(self) -> list[str]:
-        """How the numbers were obtained."""
-        content = self.content
-        return [
-            f"Time of one new token in evaluation, median of {content['rounds']} timings by turns "
-            f"after {content['warm_up']} that are not counted, quartiles in brackets: "
-            f"{content['machine']} ({content['device']}), {self._threads}, PyTorch "
-            f"{content['torch']}, {content['precision']}, batch {content['batch_size']}.",
-            f"Faster: how many times, than the sliding window of {self.baseline}, which reads the "
-            "whole window anew for each token (stride 1). Reuse: segments beside a full memory "
-            "of that many keys.",
-        ]
-
-    @property
-    def _threads(self) -> str:
-        threads = self.content["threads"]
-        return f"{threads} thread{'s' * (threads != 1)}"
-
-    @property
-    def short(self) -> str:
-        """One line for the foot of a figure."""
-        content = self.content
-        commit = (content["commit"] or "unknown")[:9]
-        return (
-            f"speed  ·  commit {commit}  ·  {content['machine']} ({content['device']}), "
-            f"{self._threads}, {content['precision']}, batch {content['batch_size']}"
-        )
-
-    @property
-    def full(self) -> str:
-        """One line that names everything."""
-        models = "; ".join(
-            f"{name}: {source['reference']} ({source['parameters']:,} parameters)"
-            for name, source in self.content["models"].items()
-        )
-        commit = self.content["commit"] or "unknown"
-        return f"Models {models}; commit {commit}; command: {self.command}"
+def full_source(record: SpeedRecord | BenchRecord) -> str:
+    """One line that names every model or the machine, the commit and the command."""
+    if isinstance(record, BenchRecord):
+        return f"{_machine(record)}; {record.provenance}"
+    models = "; ".join(
+        f"{name}: {source.reference} ({source.parameters:,} parameters)"
+        for name, source in record.models.items()
+    )
+    return f"Models {models}; {record.provenance}"
 
 
-def way(line: Line) -> str:
-    """What tables call a model read in one way."""
-    if line["regime"] == "window":
-        return f"{line['model']}, sliding window"
-    if line["tgt_len"] == line["attention_length"]:
-        return f"{line['model']}, reuse, segments as long as the attention"
-    return segments_of(line)
+def _machine(record: SpeedRecord | BenchRecord) -> str:
+    if isinstance(record, SpeedRecord):
+        return f"{record.machine} ({record.device}), {_threads(record.threads)}"
+    machine = record.machine
+    threads = _threads(machine.threads)
+    return f"{machine.processor}, {machine.device}, {threads}, torch {machine.torch}"
 
 
-def segments_of(line: Line) -> str:
-    """What a model that reuses its state is called, by the tokens that it reads at once."""
-    return f"{line['model']}, reuse, segments of {line['tgt_len']}"
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count != 1)}"
 
 
-def read_speed(path: Path, command: str) -> SpeedRecord:
-    """The record in `path`; UserError if it is not one of this schema."""
-    return SpeedRecord(read_of_schema(path, SCHEMA), command)
+def ways_of(record: SpeedRecord) -> dict[str, dict[int, SpeedResult]]:
+    """Each way of reading a model, by its name, with its result at each attention length."""
+    found: dict[str, dict[int, SpeedResult]] = {}
+    for line in record.results:
+        found.setdefault(_way(line), {})[line.attention_length] = line
+    for line in record.results:
+        # Segments as long as the attention are also those of a number timed elsewhere.
+        if line.regime == "reuse" and _segments(line) in found:
+            found[_segments(line)][line.attention_length] = line
+    return {name: dict(sorted(lines.items())) for name, lines in found.items()}
+
+
+def _way(line: SpeedResult) -> str:
+    if line.regime == "window":
+        return f"{line.model}, sliding window"
+    if line.tgt_len == line.attention_length:
+        return f"{line.model}, reuse, segments as long as the attention"
+    return _segments(line)
+
+
+def _segments(line: SpeedResult) -> str:
+    return f"{line.model}, reuse, segments of {line.tgt_len}"
+
+
+def published_speedups(record: SpeedRecord) -> dict[int, float]:
+    """The paper's speedup by attention length, of the first model that has one."""
+    found = [line for line in record.results if line.paper is not None]
+    return {
+        line.attention_length: float(line.paper or 0)
+        for line in found
+        if line.model == found[0].model
+    }
 
 
 def speed_table(record: SpeedRecord) -> Table:
     """Milliseconds a token, then how many times faster than the baseline's sliding window."""
-    ways, paper = record.ways, record.paper
+    ways, paper = ways_of(record), published_speedups(record)
     more = bool(paper)
 
     def column(header: str, cells: list[str], last: str) -> Column:
         return Column(header, tuple([*cells, last][: len(cells) + more]), is_number=True)
 
     columns = [Column("model", (*ways, "paper (Table 9)")[: len(ways) + more])]
-    for length in record.lengths:
-        cells = [_time(lines.get(length)) for lines in ways.values()]
+    for length in record.attention_lengths:
+        found = [lines.get(length) for lines in ways.values()]
+        cells = [EMPTY if line is None else _spread(line.seconds_per_token, 1000) for line in found]
         columns.append(column(f"ms a token, {length:,} keys", cells, EMPTY))
-    for length in record.lengths:
-        cells = [_speedup(lines.get(length)) for lines in ways.values()]
+    for length in record.attention_lengths:
+        found = [lines.get(length) for lines in ways.values()]
+        cells = [EMPTY if line is None else _spread(line.speedup, 1) for line in found]
         published = f"{paper[length]:,.0f}" if length in paper else EMPTY
         columns.append(column(f"faster, {length:,} keys", cells, published))
-    return Table(tuple(columns), tuple(record.explanations), record.full)
+    return Table(tuple(columns), tuple(_explanations(record)), full_source(record))
 
 
-def _time(line: Line | None) -> str:
-    return EMPTY if line is None else _spread(line["seconds_per_token"], 1000)
-
-
-def _speedup(line: Line | None) -> str:
-    return EMPTY if line is None else _spread(line["speedup"], 1)
-
-
-def _spread(summary: Mapping[str, float], unit: float) -> str:
-    """Median and quartiles to three digits."""
-    median, low, high = (
-        three_digits(unit * summary[name])
-        for name in ("median", "lower_quartile", "upper_quartile")
+def _explanations(record: SpeedRecord) -> Iterator[str]:
+    """How the numbers were obtained."""
+    yield (
+        f"Time of one new token in evaluation, median of {record.rounds} timings by turns "
+        f"after {record.warm_up} that are not counted, quartiles in brackets: "
+        f"{_machine(record)}, PyTorch {record.torch}, {record.precision}, "
+        f"batch {record.batch_size}."
     )
+    yield (
+        f"Faster: how many times, than the sliding window of {record.baseline}, which reads the "
+        "whole window anew for each token (stride 1). Reuse: segments beside a full memory "
+        "of that many keys."
+    )
+
+
+def _spread(summary: Spread, unit: float) -> str:
+    """Median and quartiles to three digits."""
+    numbers = (summary.median, summary.lower_quartile, summary.upper_quartile)
+    median, low, high = (three_digits(unit * number) for number in numbers)
     return median if low == high else f"{median} ({low} to {high})"
 
 
 def three_digits(value: float) -> str:
+    """`value` with three significant digits, or without decimals from 100 on."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def speed_csv(record: SpeedRecord) -> str:
-    """Every result, one a line, numbers in full; what is not known is empty."""
-    text = io.StringIO()
-    lines = [_flat(record, line) for line in record.results]
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+def speed_lines(record: SpeedRecord) -> Iterator[Mapping[str, object]]:
+    """The lines of speed.csv: one a result, numbers in full."""
+    for line in record.results:
+        yield {
+            "way": _way(line),
+            "model": line.model,
+            "regime": line.regime,
+            "attention_length": line.attention_length,
+            "tgt_len": line.tgt_len,
+            **{f"seconds_{name}": value for name, value in line.seconds_per_token},
+            **{f"speedup_{name}": value for name, value in line.speedup},
+            "paper": line.paper,
+            "device": record.device,
+            "machine": record.machine,
+            "threads": record.threads,
+            "precision": record.precision,
+            "batch_size": record.batch_size,
+            "baseline": record.baseline,
+            "commit": record.commit,
+            "command": record.command,
+        }
 
 
-def _flat(record: SpeedRecord, line: Line) -> dict[str, Any]:
-    content = record.content
-    names = ("device", "machine", "threads", "precision", "batch_size", "baseline", "commit")
-    return {
-        "way": way(line),
-        **{key: line[key] for key in ("model", "regime", "attention_length", "tgt_len")},
-        **{f"seconds_{name}": value for name, value in line["seconds_per_token"].items()},
-        **{f"speedup_{name}": value for name, value in line["speedup"].items()},
-        "paper": line["paper"],
-        **{name: content[name] for name in names},
-        "command": record.command,
-    }
+WORKS = {
+    "train": "training",
+    "eval": "streaming evaluation",
+    "generate": "generation, a token at a time",
+    "context_losses": "context losses",
+}
+
+
+def bench_table(record: BenchRecord, against: BenchRecord | None) -> Table:
+    """Medians and spreads; columns without content are left out."""
+    results = record.results
+
+    def column(header: str, cells: list[str]) -> Column:
+        return Column(header, tuple(cells), is_number=True)
+
+    columns = [
+        Column("work", tuple(WORKS[result.work] for result in results)),
+        Column("size", tuple(result.size for result in results)),
+        Column("dtype", tuple(result.dtype for result in results)),
+        column("memory", [f"{result.mem_len:,}" for result in results]),
+        column("tokens/s", [f"{result.tokens_per_second.median:,.0f}" for result in results]),
+        column("lowest", [f"{result.tokens_per_second.min:,.0f}" for result in results]),
+        column("highest", [f"{result.tokens_per_second.max:,.0f}" for result in results]),
+        column("share of matrix products", [_share(result) for result in results]),
+        column(
+            "peak memory", [f"{result.peak_memory_bytes / 2**20:,.0f} MiB" for result in results]
+        ),
+        column("times the other", [_times(result, against) for result in results]),
+    ]
+    kept = tuple(column for column in columns if not column.is_empty)
+    return Table(kept, tuple(_footer(record, against)), full_source(record))
+
+
+def name_of(result: BenchResult) -> str:
+    """What a workload is called where there is no column for each property."""
+    memory = f", M {result.mem_len:,}" if result.work == "generate" else ""
+    return f"{WORKS[result.work].partition(',')[0]} {result.size} {result.dtype}{memory}"
+
+
+def _footer(record: BenchRecord, against: BenchRecord | None) -> list[str]:
+    rates = ", ".join(f"{k} {v:,.0f}" for k, v in record.matmul_gflops.items())
+    contexts = record.contexts
+    lines = [
+        f"Median, lowest and highest of {record.rounds} repetitions after two that warm "
+        "up. Peak memory: of the whole process, PyTorch included.",
+        f"Matrix products of this machine, measured between the repetitions: {rates} GFLOP/s. "
+        "Share: necessary FLOPs (each projection once a new token, keys and values of the memory "
+        "once a step in training, attention over M + (L + 1) / 2 keys, backward twice the "
+        "forward) a second over that.",
+        f"Context losses: tokens scored a second, each at {len(contexts)} contexts from "
+        f"{contexts[0]} to {contexts[-1]}.",
+    ]
+    if against is not None:
+        lines.append(f"The other: {full_source(against)}.")
+    return lines
+
+
+def _share(result: BenchResult) -> str:
+    share = result.matmul_share
+    return EMPTY if share is None else f"{100 * share:.1f} %"
+
+
+def _times(result: BenchResult, against: BenchRecord | None) -> str:
+    other = against and against.median(result)
+    return EMPTY if not other else f"{result.tokens_per_second.median / other:.2f}"
+
+
+def bench_lines(record: BenchRecord) -> Iterator[Mapping[str, object]]:
+    """The lines of bench.csv: one a workload, numbers in full."""
+    for result in record.results:
+        yield {
+            **{name: value for name, value in result if name != "tokens_per_second"},
+            **{f"tokens_per_second_{name}": value for name, value in result.tokens_per_second},
+        }

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from txlbench.errors import ExitStatus
-from txlbench.files import read_json
+from txlbench.records.finding_schema import FINDINGS, read_finding
 from txlbench.tracking.backlog import Delivered, files_of_finding, finding_left
 from txlbench.tracking.client import Point, milliseconds, reason_of, silence
 from txlbench.tracking.run_mirror import FolderMirror
@@ -43,19 +43,19 @@ def _deliver(mirror: FolderMirror, path: Path) -> None:
     tags = {"txlbench.finding": str(path.resolve())}
     notes = mirror.ensure_run(folder, home, folder.name, tags, path.stat().st_mtime)
     if any(notes.changed(folder, (path.name,))):
-        _log(mirror, notes, path, kind)
+        _log(mirror, notes, path)
     mirror.deliver_files(folder, notes, files_of_finding(path))
     mirror.set_status(folder, notes, "FINISHED", path.stat().st_mtime)
 
 
-def _log(mirror: FolderMirror, notes: Delivered, path: Path, kind: str) -> None:
-    content = read_json(path)
-    parameters = parameters_of_finding(content)
+def _log(mirror: FolderMirror, notes: Delivered, path: Path) -> None:
+    finding = read_finding(path, FINDINGS[path.name])
+    parameters = parameters_of_finding(finding)
     if not notes.files:
         mirror.mlflow.log_parameters(notes.run, parameters)
     mirror.mlflow.set_tags(notes.run, parameters)
     now = milliseconds(time.time())
-    points = [Point(*each[:2], now, each.step) for each in values_of_finding(kind, content)]
+    points = [Point(*each[:2], now, each.step) for each in values_of_finding(finding)]
     mirror.mlflow.log_points(notes.run, points)
 
 

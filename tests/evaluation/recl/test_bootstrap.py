@@ -111,8 +111,8 @@ def test_gains_that_are_noise_are_tested_in_each_resample():
 
 def test_quantiles_are_lengths_that_occurred():
     lengths = [100] * 30 + [200] * 900 + [300] * 70
-    assert interval_of(lengths) == [100, 300]
-    assert interval_of([100] * 20 + [200] * 980) == [200, 200]
+    assert interval_of(lengths) == (100, 300)
+    assert interval_of([100] * 20 + [200] * 980) == (200, 200)
     assert shares_of(lengths) == {"100": 0.03, "200": 0.9, "300": 0.07}
 
 
@@ -121,4 +121,4 @@ def test_interval_holds_the_truth_of_a_sample():
     losses = simulated(np.random.default_rng(7), 4000, [0.1, 0.08, 0.0])
     blocks = fifty(4000)
     _, above = bootstrap(losses, (1.0,), 0.01, blocks, np.random.default_rng(1))
-    assert interval_of(above[0, 0].tolist()) == [2, 2]
+    assert interval_of(above[0, 0].tolist()) == (2, 2)

@@ -20,7 +20,7 @@ TERMS = ReclTerms()
 
 @pytest.mark.parametrize("models", [1, 2, 3])
 def test_a_gain_that_stops_at_300_is_300_for_every_r(models):
-    found = group_report(stopping_at_300(models), TERMS)
+    found = group_report(stopping_at_300(models), TERMS).content
     lines = found["results"]
     assert [(line["model"], line["r"]) for line in lines] == [
         (name, r) for name in "abc"[:models] for r in (0.1, 0.5, 1.0)
@@ -34,7 +34,7 @@ def test_a_gain_that_stops_at_300_is_300_for_every_r(models):
 
 
 def test_it_is_plain_json_of_the_promised_shape():
-    found = group_report(stopping_at_300(), TERMS)
+    found = group_report(stopping_at_300(), TERMS).content
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert {"models", "subgroups", "sensitivity", "ecl", "results"} <= set(found)
     promised = "model r recl capped limited_by gains net_gains p recl_above_null interval"
@@ -45,7 +45,7 @@ def test_it_is_plain_json_of_the_promised_shape():
 
 def test_longest_limits_every_length():
     group = dataclasses.replace(stopping_at_300(), longest=(128, None))
-    found = group_report(group, TERMS)
+    found = group_report(group, TERMS).content
     limited, free = found["results"][0], found["results"][3]
     assert (limited["recl"], limited["limited_by"]) == (128, "longest")
     assert limited["recl_above_null"] == 128
@@ -57,22 +57,22 @@ def test_longest_limits_every_length():
 
 
 def test_the_last_context_caps():
-    found = group_report(stopping_at_300(contexts=(100, 200, 300)), TERMS)
+    found = group_report(stopping_at_300(contexts=(100, 200, 300)), TERMS).content
     assert all(line["capped"] for line in found["results"])
 
 
 def test_few_hard_tokens_are_warned_of():
-    found = group_report(stopping_at_300(tokens=1000), TERMS)
+    found = group_report(stopping_at_300(tokens=1000), TERMS).content
     assert found["warnings"] == [
         "r = 0.1 is 100 of 1,000 tokens, fewer than 500: the RECL is uncertain"
     ]
-    assert group_report(stopping_at_300(tokens=5000), TERMS)["warnings"] == []
-    assert group_report(stopping_at_300(tokens=4990), TERMS)["warnings"] != []
+    assert group_report(stopping_at_300(tokens=5000), TERMS).content["warnings"] == []
+    assert group_report(stopping_at_300(tokens=4990), TERMS).content["warnings"] != []
 
 
 def test_negative_losses_are_warned_of():
     group = stopping_at_300(tokens=5000)
-    found = group_report(dataclasses.replace(group, losses=-group.losses), TERMS)
+    found = group_report(dataclasses.replace(group, losses=-group.losses), TERMS).content
     assert any("b has losses below 0" in warning for warning in found["warnings"])
 
 
@@ -87,9 +87,9 @@ def test_longer_contexts_that_harm_are_warned_of(harm, warned):
 
 def test_the_seed_decides_everything():
     group = from_losses(simulated(np.random.default_rng(0), 1000, [0.02, 0.012], models=2))
-    one = group_report(group, TERMS)
-    assert group_report(group, TERMS) == one
-    other = group_report(group, dataclasses.replace(TERMS, seed=1))
+    one = group_report(group, TERMS).content
+    assert group_report(group, TERMS).content == one
+    other = group_report(group, dataclasses.replace(TERMS, seed=1)).content
     assert other["results"][2]["gains"] == one["results"][2]["gains"]
     assert other["results"][2]["shares_above_null"] != one["results"][2]["shares_above_null"]
 
@@ -114,7 +114,7 @@ from txlbench.evaluation.recl.group_report import group_report, warnings
 random = np.random.default_rng(0)
 group = from_losses(losses(random, 2000, [0.05] * 15, models=4), spacing={spacing})
 start = time.process_time()
-found = group_report(group, ReclTerms())
+found = group_report(group, ReclTerms()).content
 print(time.process_time() - start)
 assert all(line["capped"] for line in found["results"])
 """

@@ -21,7 +21,7 @@ def group_of(models, gains=(0.03, 0.02, 0.01, 0.0)):
 @pytest.mark.parametrize(("models", "number"), [(1, 0), (2, 2), (3, 6), (4, 14), (5, 30), (6, 56)])
 def test_every_smaller_group_of_up_to_four_models(models, number):
     lines = subgroups(group_of(models), TERMS)
-    groups = {tuple(line["models"]) for line in lines}
+    groups = {tuple(line.models) for line in lines}
     assert len(groups) == number
     assert all(1 <= len(each) <= 4 and each != tuple("abcdef"[:models]) for each in groups)
     assert len(lines) == 3 * sum(map(len, groups))
@@ -30,8 +30,8 @@ def test_every_smaller_group_of_up_to_four_models(models, number):
 def test_a_subgroup_is_measured_as_a_group_of_its_own():
     group = group_of(3)
     of_two = from_losses(group.losses[[0, 2]])
-    expected = [line["recl"] for line in group_report(of_two, TERMS)["results"]]
-    found = [line["recl"] for line in subgroups(group, TERMS) if line["models"] == ["a", "c"]]
+    expected = [line.recl for line in group_report(of_two, TERMS).results]
+    found = [line.recl for line in subgroups(group, TERMS) if line.models == ("a", "c")]
     assert found == expected
 
 
@@ -45,17 +45,17 @@ def lines_for(group, terms=TERMS):
 def test_the_model_trained_with_resets_takes_its_models_place():
     group, other = group_of(2), group_of(1, gains=(0.05, 0.0, 0.0, 0.0)).losses[0]
     with_resets = replace(group, with_resets={"b": other})
-    found = [each for each in lines_for(with_resets) if each["setting"] == "trained with resets"]
-    assert {each["model"] for each in found} == {"b"}
+    found = [each for each in lines_for(with_resets) if each.setting == "trained with resets"]
+    assert {each.model for each in found} == {"b"}
     replaced = from_losses(np.stack([group.losses[0], other]))
-    expected = [each for each in group_report(replaced, TERMS)["results"] if each["model"] == "b"]
-    assert [each["recl"] for each in found] == [each["recl"] for each in expected]
-    assert [each["recl_above_null"] for each in found] == [200, 200, 200]
+    expected = [each for each in group_report(replaced, TERMS).results if each.model == "b"]
+    assert [each.recl for each in found] == [each.recl for each in expected]
+    assert [each.recl_above_null for each in found] == [200, 200, 200]
     assert [each for each in lines_for(with_resets) if each not in found] == lines_for(group)
 
 
 def test_settings_that_are_varied():
-    settings = dict.fromkeys(line["setting"] for line in lines_for(group_of(2)))
+    settings = dict.fromkeys(line.setting for line in lines_for(group_of(2)))
     assert list(settings) == [
         *("step 200", "step 300", "first context 200", "first context 300"),
         *("threshold 0.005", "threshold 0.02"),
@@ -63,14 +63,14 @@ def test_settings_that_are_varied():
 
 
 def test_lists_too_short_are_not_varied():
-    settings = {line["setting"] for line in lines_for(group_of(1, gains=[0.1]))}
+    settings = {line.setting for line in lines_for(group_of(1, gains=[0.1]))}
     assert settings == {"threshold 0.005", "threshold 0.02"}
 
 
 def test_uneven_contexts_have_no_step():
     losses = simulated(np.random.default_rng(0), 1000, [0.1, 0.1])
     lines = lines_for(from_losses(losses, contexts=(16, 32, 100)))
-    assert {line["setting"] for line in lines} >= {"1 context in 2", "first context 32"}
+    assert {line.setting for line in lines} >= {"1 context in 2", "first context 32"}
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,15 @@ def test_a_variation_is_what_its_own_call_gives(setting, rows, threshold):
     group = group_of(2)
     contexts = tuple(group.contexts[row] for row in rows)
     alone = from_losses(group.losses[:, rows], contexts)
-    expected = group_report(alone, ReclTerms(threshold=threshold))["results"]
-    found = [line for line in lines_for(group) if line["setting"] == setting]
+    expected = group_report(alone, ReclTerms(threshold=threshold)).results
+    found = [line for line in lines_for(group) if line.setting == setting]
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours["recl"] == theirs["recl"]
+        assert ours.recl == theirs.recl
 
 
 def test_a_gain_that_stops_at_300_does_so_from_any_first_context():
     lines = lines_for(stopping_at_300())
-    found = {(line["setting"], line["recl"], line["recl_above_null"]) for line in lines}
+    found = {(line.setting, line.recl, line.recl_above_null) for line in lines}
     assert ("first context 200", 300, 300) in found
     assert ("first context 300", 300, 300) in found
     assert ("threshold 0.005", 300, 300) in found

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from tests.reporting.recl_records import COMMAND, write_record
+from tests.reporting.recl_records import write_record
+from txlbench.records.finding_schema import ReclRecord, read_finding
 from txlbench.reporting.figures.labels import MOST_TICKS, set_contexts
 from txlbench.reporting.figures.recl_curves import _round_numbers, draw_gains, draw_losses
 from txlbench.reporting.figures.style import Palette, style
-from txlbench.reporting.recl import read_recl
 
 
 def drawn(draw, folder, **changes):
-    record = read_recl(write_record(folder, **changes) / "recl.json", COMMAND)
-    (group, *_) = record.groups()
+    record = read_finding(write_record(folder, **changes) / "recl.json", ReclRecord)
+    (group, *_) = record.named_groups()
     with style():
-        drawing = draw(record, group, Palette(record.models))
+        drawing = draw(record, group, Palette(tuple(record.models)))
     return record, group, drawing.axes
 
 
@@ -26,10 +26,10 @@ def texts(axes):
 def test_gains_are_unnormalised_a_panel_for_each_r(tmp_path):
     record, group, axes = drawn(draw_gains, tmp_path)
     panels = axes.get_figure().axes
-    assert [float(panel.get_title("left")[4:].split(":")[0]) for panel in panels] == record.shares
+    assert [float(panel.get_title("left")[4:].split(":")[0]) for panel in panels] == [*record.r]
     shown = [line.get_ydata().tolist() for line in axes.lines]
     for model in ("XL", "LSTM"):
-        assert group.result(model, 0.1)["differences"] in shown
+        assert list(group.result(model, 0.1).differences) in shown
     assert (0.01 * np.array(group.baseline(0.1))).tolist() in shown
     found = texts(axes)
     assert "log scale" in found
@@ -52,17 +52,17 @@ def test_steps_are_marked_by_what_they_count_for(tmp_path):
 def test_losses_stand_in_the_unit_of_the_record(tmp_path):
     _, group, axes = drawn(draw_losses, tmp_path)
     assert "bits per character" in texts(axes)
-    expected = np.array(group.content["losses"]["XL"]) / np.log(2)
+    expected = np.array(group.losses["XL"]) / np.log(2)
     assert axes.lines[0].get_ydata() == pytest.approx(expected)
     _, group, axes = drawn(draw_losses, tmp_path, groups=(("XL", "Vanilla"),))
     assert "perplexity" in texts(axes)
-    assert axes.lines[0].get_ydata() == pytest.approx(np.exp(group.content["losses"]["XL"]))
+    assert axes.lines[0].get_ydata() == pytest.approx(np.exp(group.losses["XL"]))
 
 
 def test_models_keep_their_colour_in_both_figures(tmp_path):
     _, _, gain = drawn(draw_gains, tmp_path)
     record, _, loss = drawn(draw_losses, tmp_path)
-    colours = [Palette(record.models).colour(model) for model in record.models]
+    colours = [Palette(tuple(record.models)).colour(model) for model in record.models]
     assert [line.get_color() for line in loss.lines] == colours
     assert {line.get_color() for line in gain.lines} >= set(colours)
 

@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 from tests.reporting.laboratory import Laboratory, quality
-from tests.reporting.recl_records import COMMAND, write_record
+from tests.reporting.recl_records import write_record
+from txlbench.records.finding_schema import ReclRecord, read_finding
 from txlbench.records.run_directory import RunState
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.figures.recl_curves import draw_gains, draw_losses
@@ -28,7 +30,7 @@ from txlbench.reporting.figures.style import (
     wrap,
 )
 from txlbench.reporting.provenance import Provenance
-from txlbench.reporting.recl import read_recl
+from txlbench.reporting.recl import full_source, short_source
 from txlbench.reporting.report import FIGURES, MOST_ROWS, draw_all
 
 LONG = "a name that nobody could want to read in full beside any line of any figure, number"
@@ -103,10 +105,11 @@ def test_no_text_leaves_the_canvas(laboratory: Laboratory, count: int, width: fl
 @pytest.mark.parametrize("width", [7.2, 3.3])
 @pytest.mark.parametrize("draw", [draw_gains, draw_losses])
 def test_no_text_of_recl_leaves_the_canvas(tmp_path, draw, width):
-    record = read_recl(write_record(tmp_path) / "recl.json", COMMAND)
+    record = read_finding(write_record(tmp_path) / "recl.json", ReclRecord)
+    source = SimpleNamespace(short=short_source(record), full=full_source(record))
     with style(width):
-        drawing = draw(record, next(record.groups()), Palette(record.models))
-        frame(drawing, record, "", with_title=True)
+        drawing = draw(record, next(record.named_groups()), Palette(tuple(record.models)))
+        frame(drawing, source, "", with_title=True)
         assert_on_canvas(drawing.figure)
 
 

@@ -170,10 +170,10 @@ def shares_of(lengths: Sequence[int]) -> dict[str, float]:
     return {str(key): n / len(lengths) for key, n in sorted(Counter(lengths).items())}
 
 
-def interval_of(lengths: Sequence[int]) -> list[int]:
+def interval_of(lengths: Sequence[int]) -> tuple[int, int]:
     """The 2.5 and 97.5 % quantiles, each a length that occurred."""
     low, high = np.quantile(lengths, [0.025, 0.975], method="inverted_cdf")
-    return [int(low), int(high)]
+    return int(low), int(high)
 
 
 def _by_baseline(

@@ -4,10 +4,9 @@ Beside both RECLs with their intervals: RECL with another step, first context, t
 training (sensitivity), and in every smaller group, since models of a group share a baseline.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,15 @@ from txlbench.evaluation.recl.metric import (
     limited,
 )
 from txlbench.evaluation.recl.null import Blocks, Measures, blocks_of, draw_signs, measure
+from txlbench.records.finding_schema import (
+    Baseline,
+    BlockCount,
+    ReclGroup,
+    ReclResult,
+    ScoredPositions,
+    Sensitivity,
+    Subgroup,
+)
 
 COARSER = (2, 3)
 """Factors by which the step between contexts is lengthened."""
@@ -58,7 +66,7 @@ class Variation:
 
 def sensitivity(
     group: ModelGroup, terms: ReclTerms, measures: Measures, blocks: Blocks, signs: NDArray[np.int8]
-) -> list[dict[str, Any]]:
+) -> list[Sensitivity]:
     """One line a setting, model and share: both RECLs as they would have been.
 
     Where the same model trained with memory resets is known, it takes the model's place in the
@@ -80,7 +88,7 @@ def sensitivity(
         losses = group.losses.copy()
         losses[group.names.index(name)] = other
         found = measure(losses, terms.shares, blocks, signs)
-        lines += [each for each in _lines(group, terms, as_given, found) if each["model"] == name]
+        lines += [each for each in _lines(group, terms, as_given, found) if each.model == name]
     return lines
 
 
@@ -101,32 +109,34 @@ def variations(contexts: tuple[int, ...], threshold: float) -> Iterator[Variatio
 
 def _lines(
     group: ModelGroup, terms: ReclTerms, variation: Variation, found: Measures
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Sensitivity]:
     counts = found.counts(variation.threshold)
     above_null = found.counts_above_null(variation.threshold)
     rows = variation.rows.tolist()
     for model, name in enumerate(group.names):
         for share, r in enumerate(terms.shares):
-            yield {
-                "setting": variation.setting,
-                "model": name,
-                "r": r,
-                "recl": group.walk(model, counts[model, share], rows).length,
-                "recl_above_null": group.walk(model, above_null[model, share], rows).length,
-            }
+            yield Sensitivity(
+                setting=variation.setting,
+                model=name,
+                r=r,
+                recl=group.walk(model, counts[model, share], rows).length,
+                recl_above_null=group.walk(model, above_null[model, share], rows).length,
+            )
 
 
-def subgroups(group: ModelGroup, terms: ReclTerms) -> list[dict[str, Any]]:
+def subgroups(group: ModelGroup, terms: ReclTerms) -> list[Subgroup]:
     """One line for each model and share of every smaller group of up to four models."""
     lines = []
     for members in _members(len(group.names)):
         found = gains(group.losses[list(members)], terms.shares).relative >= terms.threshold
-        names = [group.names[model] for model in members]
+        names = tuple(group.names[model] for model in members)
         for counts, model in zip(found, members, strict=True):
             for r, steps in zip(terms.shares, counts, strict=True):
                 end = group.walk(model, steps)
-                line = {"models": names, "model": group.names[model], "r": r}
-                lines.append({**line, "recl": end.length, "capped": end.capped})
+                line = Subgroup(
+                    models=names, model=group.names[model], r=r, recl=end.length, capped=end.capped
+                )
+                lines.append(line)
     return lines
 
 
@@ -135,8 +145,15 @@ def _members(models: int) -> Iterator[tuple[int, ...]]:
         yield from combinations(range(models), size)
 
 
-def group_report(group: ModelGroup, terms: ReclTerms) -> dict[str, Any]:
-    """The entry of `group` under "groups".
+def group_report(
+    group: ModelGroup,
+    terms: ReclTerms,
+    papers: Mapping[str, Mapping[str, float | str]] | None = None,
+) -> ReclGroup:
+    """Everything that recl.json holds of `group`.
+
+    Args:
+        papers: the paper's numbers by model.
 
     Raises:
         UserError: with fewer than two contexts, or too few tokens for the test against noise.
@@ -146,35 +163,38 @@ def group_report(group: ModelGroup, terms: ReclTerms) -> dict[str, Any]:
     signs = draw_signs(random, blocks.count)
     measures = measure(group.losses, terms.shares, blocks, signs)
     steps = bootstrap(group.losses, terms.shares, terms.threshold, blocks, random)
-    return {
-        "models": list(group.names),
-        "longest": list(group.longest),
-        "tokens": len(group.positions),
-        "positions": _scored(group.positions),
-        "blocks": {"count": blocks.count, "positions": blocks.length},
-        "losses": dict(zip(group.names, group.losses.mean(axis=2).tolist(), strict=True)),
-        "baselines": [
-            {"r": r, "perplexity": line.tolist()}
+    return ReclGroup(
+        models=group.names,
+        longest=group.longest,
+        tokens=len(group.positions),
+        positions=_scored(group.positions),
+        blocks=BlockCount(count=blocks.count, positions=blocks.length),
+        losses={
+            name: tuple(means)
+            for name, means in zip(group.names, group.losses.mean(axis=2).tolist(), strict=True)
+        },
+        baselines=tuple(
+            Baseline(r=r, perplexity=tuple(line.tolist()))
             for r, line in zip(terms.shares, measures.gains.baseline, strict=True)
-        ],
-        "warnings": warnings(group, terms),
-        "results": _results(group, terms, measures, steps),
-        "subgroups": subgroups(group, terms),
-        "sensitivity": sensitivity(group, terms, measures, blocks, signs),
-        "ecl": _ecl(group, terms),
-    }
+        ),
+        warnings=tuple(warnings(group, terms)),
+        results=tuple(_results(group, terms, measures, steps, papers or {})),
+        subgroups=tuple(subgroups(group, terms)),
+        sensitivity=tuple(sensitivity(group, terms, measures, blocks, signs)),
+        ecl=_ecl(group, terms),
+    )
 
 
-def _scored(positions: NDArray[np.int64]) -> dict[str, int]:
+def _scored(positions: NDArray[np.int64]) -> ScoredPositions:
     """Where the tokens lie in their split: every `step`-th of a number of stretches."""
     apart = np.diff(positions)
     step = int(apart.min())
-    return {
-        "first": int(positions[0]),
-        "last": int(positions[-1]),
-        "step": step,
-        "stretches": 1 + int(np.count_nonzero(apart > step)),
-    }
+    return ScoredPositions(
+        first=int(positions[0]),
+        last=int(positions[-1]),
+        step=step,
+        stretches=1 + int(np.count_nonzero(apart > step)),
+    )
 
 
 def warnings(group: ModelGroup, terms: ReclTerms) -> list[str]:
@@ -199,44 +219,39 @@ def warnings(group: ModelGroup, terms: ReclTerms) -> list[str]:
 
 
 def _results(
-    group: ModelGroup, terms: ReclTerms, measures: Measures, steps: NDArray[np.intp]
-) -> list[dict[str, Any]]:
+    group: ModelGroup,
+    terms: ReclTerms,
+    measures: Measures,
+    steps: NDArray[np.intp],
+    papers: Mapping[str, Mapping[str, float | str]],
+) -> Iterator[ReclResult]:
     counts = measures.counts(terms.threshold)
     above_null = measures.counts_above_null(terms.threshold)
-    lines = []
     for model, name in enumerate(group.names):
         for share, r in enumerate(terms.shares):
             here = (model, share)
             end = group.walk(model, counts[here])
-            lines.append(
-                {
-                    "model": name,
-                    "r": r,
-                    "recl": end.length,
-                    "capped": end.capped,
-                    "limited_by": end.limited_by,
-                    "gains": measures.gains.relative[here].tolist(),
-                    "differences": measures.gains.differences[here].tolist(),
-                    "net_gains": measures.net_gains[here].tolist(),
-                    "p": measures.p[here].tolist(),
-                    "recl_above_null": group.walk(model, above_null[here]).length,
-                    **_spread(group, model, steps[:, model, share]),
-                }
+            paper, above = (
+                [limited(group.contexts[taken], group.longest[model]) for taken in line]
+                for line in steps[:, model, share]
             )
-    return lines
-
-
-def _spread(group: ModelGroup, model: int, steps: NDArray[np.intp]) -> dict[str, Any]:
-    """Intervals and shares of both RECLs over resamples; `steps` is [2, N]."""
-    paper, above = (
-        [limited(group.contexts[taken], group.longest[model]) for taken in line] for line in steps
-    )
-    return {
-        "interval": interval_of(paper),
-        "shares": shares_of(paper),
-        "interval_above_null": interval_of(above),
-        "shares_above_null": shares_of(above),
-    }
+            yield ReclResult(
+                model=name,
+                r=r,
+                recl=end.length,
+                capped=end.capped,
+                limited_by=end.limited_by,
+                gains=tuple(measures.gains.relative[here].tolist()),
+                differences=tuple(measures.gains.differences[here].tolist()),
+                net_gains=tuple(measures.net_gains[here].tolist()),
+                p=tuple(measures.p[here].tolist()),
+                recl_above_null=group.walk(model, above_null[here]).length,
+                interval=interval_of(paper),
+                shares=shares_of(paper),
+                interval_above_null=interval_of(above),
+                shares_above_null=shares_of(above),
+                paper=papers.get(name, {}).get(f"recl_r{float(r)}"),
+            )
 
 
 def _ecl(group: ModelGroup, terms: ReclTerms) -> dict[str, int]:

@@ -8,7 +8,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from txlbench.config.base import displayed
-from txlbench.reporting.bench import BenchRecord, name_of
+from txlbench.records.finding_schema import (
+    BenchRecord,
+    SpeedRecord,
+    SpeedResult,
+    TruthRecord,
+    TruthRow,
+)
 from txlbench.reporting.figures.labels import End, label_ends, set_contexts
 from txlbench.reporting.figures.style import (
     COLOURS,
@@ -23,8 +29,7 @@ from txlbench.reporting.figures.style import (
     new_figure,
     scaled,
 )
-from txlbench.reporting.speed import Line, SpeedRecord, three_digits
-from txlbench.reporting.truth import TruthRecord
+from txlbench.reporting.speed import name_of, published_speedups, three_digits, ways_of
 
 PAPER = "paper (Table 9)"
 LINE_STYLES = ("-", "--", ":", "-.")
@@ -37,24 +42,25 @@ def draw_speed(record: SpeedRecord, palette: Palette) -> Drawing:
 
     One line a way of reading in its model's colour, on a logarithmic axis; bars are quartiles.
     """
-    curves = {name: _points(lines) for name, lines in record.ways.items()}
-    figure = new_figure(height_for(len(curves) + bool(record.paper)))
+    lines_of, paper = ways_of(record), published_speedups(record)
+    curves = {name: _points(lines) for name, lines in lines_of.items()}
+    figure = new_figure(height_for(len(curves) + bool(paper)))
     (axes,) = figure.axes
     axes.set_yscale("log")
     ends, ways = [], dict.fromkeys(palette.labels, 0)
-    for (name, curve), lines in zip(curves.items(), record.ways.values(), strict=True):
-        model = next(iter(lines.values()))["model"]
+    for (name, curve), lines in zip(curves.items(), lines_of.values(), strict=True):
+        model = next(iter(lines.values())).model
         colour, index = palette.colour(model), ways[model]
         ways[model] += 1
         style = {"linestyle": LINE_STYLES[index % 4], "marker": MARKERS[index % len(MARKERS)]}
         _draw_curve(axes, curve, color=colour, **style)
         label = f"{name}: {three_digits(curve[-1][1])}x"
         ends.append(End(curve[-1][0], curve[-1][1], label, colour, palette.ink(model)))
-    if record.paper:
-        lengths, published = list(record.paper), list(record.paper.values())
+    if paper:
+        lengths, published = list(paper), list(paper.values())
         axes.plot(lengths, published, color=GREY, linestyle=DASHED, marker="x")
         ends.append(End(lengths[-1], published[-1], PAPER, GREY, to_rgb(GREY)))
-    set_contexts(axes, record.lengths, "attention length (keys)")
+    set_contexts(axes, record.attention_lengths, "attention length (keys)")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
@@ -71,28 +77,27 @@ def _draw_curve(axes: Axes, curve: list[Point], **style: Any) -> None:
     axes.errorbar(lengths, medians, [below, above], markersize=scaled(4), capsize=2, **style)
 
 
-def _points(lines: Mapping[int, Line]) -> list[Point]:
+def _points(lines: Mapping[int, SpeedResult]) -> list[Point]:
     """Attention length, speedup and its quartiles, in order of length."""
-    found = [(length, lines[length]["speedup"]) for length in sorted(lines)]
+    found = [(length, lines[length].speedup) for length in sorted(lines)]
     return [
-        (length, each["median"], each["lower_quartile"], each["upper_quartile"])
-        for length, each in found
+        (length, each.median, each.lower_quartile, each.upper_quartile) for length, each in found
     ]
 
 
 def draw_bench(record: BenchRecord) -> Drawing:
     """One dot a workload, the median written beside it, with lowest and highest."""
     results = record.results
-    rates = [result["tokens_per_second"] for result in results]
+    rates = [result.tokens_per_second for result in results]
     figure = new_figure(0.75 + 0.3 * len(results))
     (axes,) = figure.axes
-    works = list(dict.fromkeys(result["work"] for result in results))
+    works = list(dict.fromkeys(result.work for result in results))
     for place, (result, rate) in enumerate(zip(results, rates, strict=True)):
-        colour = COLOURS[works.index(result["work"])]
-        axes.plot([rate["min"], rate["max"]], [place, place], color=colour, linewidth=scaled(2.5))
-        axes.plot([rate["median"]], [place], "o", color=colour, mec="white")
+        colour = COLOURS[works.index(result.work)]
+        axes.plot([rate.min, rate.max], [place, place], color=colour, linewidth=scaled(2.5))
+        axes.plot([rate.median], [place], "o", color=colour, mec="white")
         axes.annotate(
-            f"{rate['median']:,.0f}",
+            f"{rate.median:,.0f}",
             (1.01, place),
             xycoords=("axes fraction", "data"),
             va="center",
@@ -106,7 +111,7 @@ def draw_bench(record: BenchRecord) -> Drawing:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlim(min(r["min"] for r in rates) / 1.5, max(r["max"] for r in rates) * 1.5)
+    axes.set_xlim(min(r.min for r in rates) / 1.5, max(r.max for r in rates) * 1.5)
     axes.set_xlabel("tokens a second (log scale)")
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
@@ -120,7 +125,7 @@ def draw_truth(record: TruthRecord, palette: Palette) -> Drawing:
     """Loss by context, measured (solid, with markers) and known to be best (dashed)."""
     shown = [resets for resets in PANELS if any(_has(row, resets) for row in record.rows)]
     figure = new_figure(2.7, panels=len(shown))
-    top = max(displayed(loss, "bpc") for row in record.rows for loss in row["losses"])
+    top = max(displayed(loss, "bpc") for row in record.rows for loss in row.losses)
     for axes, resets in zip(figure.axes, shown, strict=True):
         axes.set_title(PANELS[resets], fontsize=scaled(9.5), loc="left")
         ends: dict[str, End] = {}  # seeds share a name
@@ -139,17 +144,17 @@ def draw_truth(record: TruthRecord, palette: Palette) -> Drawing:
     return Drawing(figure, "Measured and known loss by context", subtitle, key)
 
 
-def _has(row: Mapping[str, Any], resets: bool) -> bool:
-    return bool(row["memory_reset"]) == resets
+def _has(row: TruthRow, resets: bool) -> bool:
+    return bool(row.memory_reset) == resets
 
 
-def truth_name(row: Mapping[str, Any]) -> str:
-    return f"memory {row['mem_len']}"
+def truth_name(row: TruthRow) -> str:
+    return f"memory {row.mem_len}"
 
 
-def _draw_row(axes: Axes, contexts: Sequence[int], row: Mapping[str, Any], palette: Palette) -> End:
+def _draw_row(axes: Axes, contexts: Sequence[int], row: TruthRow, palette: Palette) -> End:
     measured, known = (
-        [displayed(loss, "bpc") for loss in losses] for losses in (row["losses"], row["known"])
+        [displayed(loss, "bpc") for loss in losses] for losses in (row.losses, row.known)
     )
     name = truth_name(row)
     colour, marker = palette.colour(name), palette.marker(name)

@@ -4,7 +4,6 @@ As the paper's Figures 3 and 4.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from txlbench.config.base import displayed
+from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclResult
 from txlbench.reporting.figures.labels import End, label_ends, set_contexts
 from txlbench.reporting.figures.series import set_limits, unit_name
 from txlbench.reporting.figures.style import (
@@ -25,14 +25,14 @@ from txlbench.reporting.figures.style import (
     new_figure,
     scaled,
 )
-from txlbench.reporting.recl import Group, ReclRecord, above_null, length
+from txlbench.reporting.recl import above_null, length
 
 
-def draw_gains(record: ReclRecord, group: Group, palette: Palette) -> Drawing:
+def draw_gains(record: ReclRecord, group: ReclGroup, palette: Palette) -> Drawing:
     """A panel a share r, with one line a model: exp f(c, c) - exp f(c, c') up to each c'."""
     count = len(group.models)
-    figure = new_figure(max(2.4, height_for(count) if count > 7 else 0), len(record.shares))
-    for axes, share in zip(figure.axes, record.shares, strict=True):
+    figure = new_figure(max(2.4, height_for(count) if count > 7 else 0), len(record.r))
+    for axes, share in zip(figure.axes, record.r, strict=True):
         _draw_share(axes, record, group, share, palette)
     figure.align_ylabels()
     figure.axes[-1].set_xlabel("context grown to (tokens)")
@@ -42,7 +42,7 @@ def draw_gains(record: ReclRecord, group: Group, palette: Palette) -> Drawing:
 
 
 def _draw_share(
-    axes: Axes, record: ReclRecord, group: Group, share: float, palette: Palette
+    axes: Axes, record: ReclRecord, group: ReclGroup, share: float, palette: Palette
 ) -> None:
     last = record.contexts[-1]
     lines = {model: group.result(model, share) for model in group.models}
@@ -53,8 +53,8 @@ def _draw_share(
         colour = palette.colour(model)
         _draw_line(axes, record, line, colour)
         name = f"{model}: {length(line)} ({above_null(line, last)})"
-        ends.append(End(last, line["differences"][-1], name, colour, palette.ink(model)))
-    _set_heights(axes, limit.min(), max(max(line["differences"]) for line in lines.values()))
+        ends.append(End(last, line.differences[-1], name, colour, palette.ink(model)))
+    _set_heights(axes, limit.min(), max(max(line.differences) for line in lines.values()))
     set_contexts(axes, record.contexts[1:], "")
     which = "all tokens" if share == 1 else f"the hardest {share:.0%} of tokens"
     axes.set_title(f"r = {share:g}: {which}", fontsize=scaled(9.5), loc="left")
@@ -83,12 +83,12 @@ def _round_numbers(low: float, high: float) -> list[float]:
     return found
 
 
-def _draw_line(axes: Axes, record: ReclRecord, line: Mapping[str, Any], colour: str) -> None:
+def _draw_line(axes: Axes, record: ReclRecord, line: ReclResult, colour: str) -> None:
     """Filled where the step counts above the null, open where by the paper's rule only."""
-    gains, net_gains, p = (np.array(line[key]) for key in ("gains", "net_gains", "p"))
+    gains, net_gains, p = map(np.array, (line.gains, line.net_gains, line.p))
     counts = gains >= record.threshold
     above = counts & (net_gains >= record.threshold) & (p <= record.level)
-    where, heights = np.array(record.contexts[1:]), np.array(line["differences"])
+    where, heights = np.array(record.contexts[1:]), np.array(line.differences)
     axes.plot(where, heights, color=colour, zorder=2)
     looks: list[tuple[Any, dict[str, Any]]] = [
         (above, {"marker": "o", "markersize": 6, "mec": "white", "mew": 0.8}),
@@ -113,10 +113,10 @@ def _key() -> tuple[Line2D, ...]:
     )
 
 
-def draw_losses(record: ReclRecord, group: Group, palette: Palette) -> Drawing:
+def draw_losses(record: ReclRecord, group: ReclGroup, palette: Palette) -> Drawing:
     """One line a model: all tokens, each given exactly so many predecessors."""
     curves = {
-        model: [displayed(loss, record.unit) for loss in group.content["losses"][model]]
+        model: [displayed(loss, record.unit) for loss in group.losses[model]]
         for model in group.models
     }
     figure = new_figure(height_for(len(curves)))
@@ -132,5 +132,5 @@ def draw_losses(record: ReclRecord, group: Group, palette: Palette) -> Drawing:
     axes.set_ylabel(f"loss ({unit_name(record.unit, axes.get_yscale())})")
     label_ends(axes, ends)
     title = f"Loss by context length{f', group {group.name}' * bool(group.name)}"
-    subtitle = f"{group.content['tokens']:,} tokens, each given exactly so many predecessors"
+    subtitle = f"{group.tokens:,} tokens, each given exactly so many predecessors"
     return Drawing(figure, title, subtitle)
