@@ -15,7 +15,6 @@ import torch
 
 from tests.cli.trial import call, environment, start
 from tests.runs.trial import plan_of, prepared_job, snapshot, write_spec, write_text
-from txlbench.cli.experiments import _duration
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.schema import RunState
 from txlbench.runs.train_run import execute
@@ -255,10 +254,3 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_not(tmp_path, monkeyp
     with threads(run.read_facts()["threads"]):
         execute(prepared_job(straight), lambda: False)
     assert run.metrics_file.read_bytes() == straight.directory.metrics_file.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.2, "0:00:00"), (61, "0:01:01"), (3600 * 30 + 59.6, "30:01:00")]
-)
-def test_durations(seconds, shown):
-    assert _duration(seconds) == shown

@@ -103,6 +103,11 @@ def test_a_parsed_file_may_be_expanded_again():
     assert expand(document).lines == experiment(GRID).lines
 
 
+def test_an_equal_label_goes_before_patterns():
+    rows = "rows:\n  - {label: 'XL [full]', set: {train.lr: 0.1}}\n  - {label: XL f}\n"
+    assert [line.label for line in experiment(rows).only(["XL [full]"]).lines] == ["XL [full]"]
+
+
 def test_only_selects_by_label_or_run_id():
     expanded = experiment(GRID)
     assert [line.label for line in expanded.only(["*recurrence=false"]).lines] == labels(GRID)[1:]

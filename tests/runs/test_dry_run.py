@@ -3,6 +3,7 @@
 A dry run refuses what the real call would, as far as that can be told without preparing.
 """
 
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,11 @@ from click.testing import CliRunner
 from tests.runs.in_process import run_suite
 from tests.runs.trial import execute_all, plan_of, snapshot, write_spec, write_text
 from txlbench.cli.experiments import ablate
-from txlbench.config.counting import checkpoint_bytes, resume_bytes
+from txlbench.config.counting import checkpoint_bytes, resume_bytes, train_flops
 from txlbench.errors import UserError
-from txlbench.runs.dry_run import check_space, foresee
+from txlbench.runs.dry_run import check_space, cost_of, foresee, long_training
+from txlbench.runs.failure import readable
+from txlbench.runs.plan import Request, describe_plan, open_experiment
 
 OUT = Path("results/trial")
 
@@ -106,3 +109,38 @@ def test_texts_of_their_own_for_each_split_are_told_too(folder):
     assert foresee(plan_of(), "cpu") == {}
     write_text(folder / "test.txt", seed=4)
     assert len(foresee(plan_of(), "auto")) == 1
+
+
+def test_the_dry_run_ends_with_what_training_takes(monkeypatch):
+    monkeypatch.setattr("txlbench.runs.dry_run.cores", lambda: 2)
+    write_spec(seeds=[1, 2])
+    flops = 2 * train_flops(plan_of()[0].config, 256)
+    disk = readable(2 * checkpoint_bytes(plan_of()[0].config, 256))
+    assert dry_run().splitlines()[-1] == (
+        f"2 runs to train: {flops:.1e} FLOPs, about 0:00 on 2 cores "
+        f"(a guess: 50 GFLOP/s a core), {disk} of checkpoints"
+    )
+    execute_all(plan_of()[:1])
+    last = dry_run().splitlines()[-1]
+    assert last.startswith("1 run to train: ")
+    assert "guess" not in last
+    execute_all(plan_of()[1:])
+    assert dry_run().splitlines()[-1] == "nothing to train"
+
+
+def test_the_paper_s_models_take_years_on_a_laptop(monkeypatch):
+    monkeypatch.setattr("txlbench.runs.dry_run.cores", lambda: 4)
+    request = Request(Path(__file__).parents[2] / "experiments/wt103.yaml")
+    plan = describe_plan(open_experiment(request)[2])
+    assert re.search(r"about \d+ (months|years) on 4 cores", str(cost_of(plan, "cpu")))
+    assert "time unknown until a run is trained" in str(cost_of(plan, "cuda:0"))
+
+
+def test_what_takes_days_is_said_before_it_starts(monkeypatch):
+    write_spec({"train.max_step": 10**12})
+    plan = describe_plan(plan_of())
+    (warning,) = long_training(plan, "cpu")
+    assert warning.startswith("1 run to train: ")
+    assert "years" in warning
+    write_spec()
+    assert long_training(describe_plan(plan_of()), "cpu") == []

@@ -1,6 +1,5 @@
 """Verbs of experiment files: `ablate` trains their rows, `check` tests their models, `schema`."""
 
-import json
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from txlbench.cli.options import count_option, device_option, format_option, out
 if TYPE_CHECKING:
     from txlbench.commands.check import Checked
     from txlbench.reporting.table import Table
-    from txlbench.runs.plan import Request
+    from txlbench.runs.plan import PlanEntry, Request
 
 
 @verb(
@@ -62,38 +61,30 @@ def ablate(dry_run: bool, format_: str, **options: Any) -> int:
 
 
 def _show_plan(request: "Request", format_: str) -> int:
-    from txlbench.runs.dry_run import foresee
+    from txlbench.runs.dry_run import cost_of, foresee
     from txlbench.runs.plan import describe_plan, open_experiment
 
     experiment, _, plan = open_experiment(request)
     described = describe_plan(plan, foresee(plan, request.device))
     if format_ == "json":
-        click.echo(json.dumps(described, indent=2))
+        click.echo(described.model_dump_json(by_alias=True, indent=2))
         return 0
     for warning in experiment.warnings:
         click.echo(f"Warning: {warning}", err=True)
-    for run in described["runs"]:
+    for run in described.runs:
         click.echo(_plan_line(run))
+    click.echo(cost_of(described, request.device))
     return 0
 
 
-def _plan_line(run: dict[str, Any]) -> str:
+def _plan_line(run: "PlanEntry") -> str:
     """One run of the plan for people."""
-    size = f"{run['parameters']:,} parameters" if run["parameters"] else "size unknown yet"
-    seconds = run["estimated_seconds"]
-    time = f", about {_duration(seconds)}" if seconds and run["need"] == "training" else ""
-    labels = " = ".join(run["labels"])
-    state = f"{run['state']}, but {run['stale']}" if "stale" in run else run["state"]
+    size = f"{run.parameters:,} parameters" if run.parameters else "size unknown yet"
+    state = f"{run.state}, but {run.stale}" if run.stale else str(run.state)
     return (
-        f"{run['id']}  {labels}, seed {run['seed']}: {state}, needs {run['need']}; "
-        f"{size}, {run['train_tokens']:,} targets{time}"
+        f"{run.id}  {' = '.join(run.labels)}, seed {run.seed}: {state}, needs {run.need}; "
+        f"{size}, {run.train_tokens:,} targets"
     )
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"
 
 
 def _ablate(request: "Request") -> int:

@@ -120,14 +120,15 @@ class Experiment:
         }
 
     def only(self, patterns: Iterable[str]) -> "Experiment":
-        """The lines whose label, or one of whose run ids, matches one of the shell patterns.
+        """The lines whose label equals a pattern, else whose label or run id matches it.
 
         Raises:
             UserError: for a pattern that matches none.
         """
         chosen: set[str] = set()
         for pattern in patterns:
-            found = {line.label for line in self.lines if line.matches(pattern)}
+            found = {line.label for line in self.lines if line.label == pattern}
+            found = found or {line.label for line in self.lines if line.matches(pattern)}
             if not found:
                 known = ", ".join(repr(line.label) for line in self.lines)
                 raise UserError(f"--only {pattern}: no row matches", f"rows: {known}")

@@ -20,10 +20,10 @@ from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory, claimed, set_aside
 from txlbench.records.schema import RunState
 from txlbench.reporting.report import report
-from txlbench.runs.dry_run import check_space
+from txlbench.runs.dry_run import check_space, long_training
 from txlbench.runs.job import Job
 from txlbench.runs.mirror_process import Mirror
-from txlbench.runs.plan import Need, PlannedRun, Request, open_experiment
+from txlbench.runs.plan import Need, PlannedRun, Request, describe_plan, open_experiment
 from txlbench.runs.pool import ProcessPool
 from txlbench.runs.work_queue import Share
 from txlbench.tracking.backlog import nothing_to_deliver
@@ -106,7 +106,7 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
         UserError: for a fault that all runs share; then none has started.
     """
     experiment, directory, plan = open_experiment(request)
-    for warning in experiment.warnings:
+    for warning in (*experiment.warnings, *long_training(describe_plan(plan), request.device)):
         watcher.warn(warning)
     corpora = _prepare_corpora(plan, watcher)
     whole = [run for run in plan if not _is_damaged(run, watcher)]

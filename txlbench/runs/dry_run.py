@@ -1,10 +1,8 @@
-"""Whether a grid's checkpoints fit the disk, asked before any of its runs starts.
-
-What a dry run can tell of texts, sizes and device without preparing or loading anything.
-"""
+"""What can be told before anything is prepared or trained: changed texts, time, disk space."""
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from txlbench.config.counting import checkpoint_bytes, resume_bytes
@@ -12,10 +10,11 @@ from txlbench.config.model import clusters_of
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.download import own_checksum
 from txlbench.errors import UserError
-from txlbench.machine import check_name
+from txlbench.machine import check_name, cores
 from txlbench.records.run_directory import RunDirectory
 from txlbench.runs.failure import readable
-from txlbench.runs.plan import Need, PlannedRun, vocabulary_size
+from txlbench.runs.plan import Need, PlannedRun, PlanRecord, vocabulary_size
+from txlbench.runs.status import duration
 
 
 def foresee(plan: Sequence[PlannedRun], device: str) -> Mapping[str, str]:
@@ -48,6 +47,63 @@ def _trained_on(run: PlannedRun) -> str | None:
     except UserError:  # damaged, which the plan says
         return None
     return None if checksum is None else str(checksum)
+
+
+CPU_FLOPS_A_SECOND = 5e10
+"""Of one core in training; a guess for where nothing is trained yet (70e9 were measured on a Xeon
+with bfloat16 products, about 20e9 in float32)."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What training the runs of a plan takes.
+
+    Attributes:
+        runs: number of runs that need training.
+        flops: floating-point operations of all of them; None if a vocabulary is unknown.
+        seconds: on this machine; None on a GPU, whose speed is known after the first run.
+        disk: bytes of checkpoints; None if a vocabulary is unknown.
+        is_guess: the time is not from runs of this experiment.
+    """
+
+    runs: int
+    flops: float | None
+    seconds: float | None
+    disk: int | None
+    is_guess: bool
+
+    def __str__(self) -> str:
+        if not self.runs:
+            return "nothing to train"
+        count = f"{self.runs} run{'s' * (self.runs > 1)} to train"
+        if self.flops is None or self.disk is None:
+            return f"{count}; time and disk space are known once the corpus is prepared"
+        time = "time unknown until a run is trained"
+        if self.seconds is not None:
+            guess = f" (a guess: {CPU_FLOPS_A_SECOND / 1e9:.0f} GFLOP/s a core)"
+            time = f"about {duration(self.seconds)} on {cores()} cores{guess * self.is_guess}"
+        return f"{count}: {self.flops:.1e} FLOPs, {time}, {readable(self.disk)} of checkpoints"
+
+
+def cost_of(plan: PlanRecord, device: str) -> Cost:
+    """The cost of the runs of `plan` that need training, on all cores of this machine."""
+    todo = [run for run in plan.runs if run.need is Need.TRAINING]
+    flops = [run.train_flops for run in todo if run.train_flops is not None]
+    disk = [run.estimated_bytes for run in todo if run.estimated_bytes is not None]
+    if len(flops) < len(todo):
+        return Cost(len(todo), None, None, None, True)
+    known = [run.estimated_seconds for run in todo if run.estimated_seconds is not None]
+    seconds: float | None = sum(known) / min(cores(), max(len(todo), 1))
+    if len(known) < len(todo):
+        on_gpu = device.startswith("cuda") or (device == "auto" and Path("/dev/nvidia0").exists())
+        seconds = None if on_gpu else sum(flops) / (CPU_FLOPS_A_SECOND * cores())
+    return Cost(len(todo), sum(flops), seconds, sum(disk), len(known) < len(todo))
+
+
+def long_training(plan: PlanRecord, device: str) -> list[str]:
+    """A warning if training takes more than a day, so that nobody waits for it in vain."""
+    cost = cost_of(plan, device)
+    return [str(cost)] if cost.seconds is not None and cost.seconds > 86400 else []
 
 
 def check_space(

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.counting import checkpoint_bytes, parameters, train_flops, train_targets
@@ -22,6 +23,7 @@ from txlbench.config.run_config import EvaluateConfig, RunConfig
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
+from txlbench.records.schema import RunState
 
 
 @dataclass(frozen=True)
@@ -161,46 +163,82 @@ def make_plan(experiment: Experiment, directory: ExperimentDirectory) -> list[Pl
     ]
 
 
+class PlanEntry(BaseModel):
+    """One run of a plan; what is unknown is None, with the reason in `unknown`.
+
+    Attributes:
+        stale: why the run that is on disk does not count; empty if it does, or there is none.
+        train_tokens: targets that training predicts.
+        train_flops: floating-point operations of the whole training.
+        estimated_seconds: training time at the speed of the slowest trained run of the experiment.
+        estimated_bytes: disk space of its checkpoints.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    label: str
+    labels: tuple[str, ...]
+    seed: int
+    state: RunState
+    need: Need
+    stale: str
+    parameters: int | None
+    train_tokens: int
+    train_flops: int | None
+    estimated_seconds: float | None
+    estimated_bytes: int | None
+    unknown: dict[str, str]
+
+
+class PlanRecord(BaseModel):
+    """What `--dry-run --format json` prints."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_id: str = Field(SCHEMA, serialization_alias="schema")
+    runs: tuple[PlanEntry, ...]
+
+
 def describe_plan(
-    runs: list[PlannedRun], stale: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, Any]:
-    """The plan as `--dry-run --format json` prints it; what is unknown is null, with a reason.
+    runs: Sequence[PlannedRun], stale: Mapping[str, str] = MappingProxyType({})
+) -> PlanRecord:
+    """The plan with sizes and costs.
 
     Args:
         stale: why a run that is there does not count, by id.
     """
     speeds = [speed for run in runs if (speed := _flops_a_second(run)) is not None]
-    speed = min(speeds) if speeds else None
-    return {"schema": SCHEMA, "runs": [_describe(run, speed, stale.get(run.id)) for run in runs]}
+    speed = min(speeds, default=None)
+    return PlanRecord(runs=tuple(_describe(run, speed, stale.get(run.id, "")) for run in runs))
 
 
-def _describe(run: PlannedRun, speed: float | None, stale: str | None) -> dict[str, Any]:
+def _describe(run: PlannedRun, speed: float | None, stale: str) -> PlanEntry:
     size = vocabulary_size(run)
-    known = parameters(run.config.model, size) if size else None
     flops = train_flops(run.config, size) if size else None
     seconds = flops / speed if flops and speed else None
     no_size = "the vocabulary is known once the corpus is prepared"
-    no_speed = "no run of this experiment is trained yet" if size else no_size
-    unknown = (
-        {} if size else dict.fromkeys(("parameters", "train_flops", "estimated_bytes"), no_size)
-    )
+    unknown = {}
+    if not size:
+        unknown = dict.fromkeys(("parameters", "train_flops", "estimated_bytes"), no_size)
     if not seconds:
-        unknown["estimated_seconds"] = no_speed
-    return {
-        "id": run.id,
-        "label": run.labels[0],
-        "labels": list(run.labels),
-        "seed": run.config.seed,
-        "state": run.directory.current_state,
-        "need": Need.TRAINING if stale else run.need(),
-        **({"stale": stale} if stale else {}),
-        "parameters": known,
-        "train_tokens": train_targets(run.config),
-        "train_flops": flops,
-        "estimated_seconds": seconds,
-        "estimated_bytes": checkpoint_bytes(run.config, size) if size else None,
-        "unknown": unknown,
-    }
+        no_speed = "no run of this experiment is trained yet"
+        unknown["estimated_seconds"] = no_speed if size else no_size
+    return PlanEntry(
+        id=run.id,
+        label=run.labels[0],
+        labels=run.labels,
+        seed=run.config.seed,
+        state=run.directory.current_state,
+        need=Need.TRAINING if stale else run.need(),
+        stale=stale,
+        parameters=parameters(run.config.model, size) if size else None,
+        train_tokens=train_targets(run.config),
+        train_flops=flops,
+        estimated_seconds=seconds,
+        estimated_bytes=checkpoint_bytes(run.config, size) if size else None,
+        unknown=unknown,
+    )
 
 
 def vocabulary_size(run: PlannedRun) -> int | None:
