@@ -137,7 +137,7 @@ def test_the_paper_s_models_take_years_on_a_laptop(monkeypatch):
 
 
 def test_what_takes_days_is_said_before_it_starts(monkeypatch):
-    write_spec({"train.max_step": 10**10})
+    write_spec({"train.max_step": 10**13})
     plan = describe_plan(plan_of())
     (warning,) = long_training(plan, "cpu")
     assert warning.startswith("1 run to train: ")
