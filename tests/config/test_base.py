@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from txlbench.config.base import AttentionSpan, displayed, shown
+from txlbench.config.base import AttentionSpan, displayed, is_exploded, shown
 
 
 def test_nats_in_each_unit():
@@ -13,7 +13,16 @@ def test_nats_in_each_unit():
 
 
 def test_a_diverged_loss_does_not_overflow():
-    assert math.isfinite(displayed(1e6, "ppl"))
+    assert displayed(1e6, "ppl") == math.inf
+    assert displayed(1e6, "bpc") == 1e6 / math.log(2)
+    assert math.isfinite(displayed(709.0, "ppl"))
+
+
+def test_only_what_is_far_above_a_uniform_guess_has_exploded():
+    assert not is_exploded(1.2 * math.log(256), 256)
+    assert is_exploded(3 * math.log(256), 256)
+    assert is_exploded(math.inf, 256)
+    assert not is_exploded(0.0, 1)
 
 
 def test_as_people_read_it():

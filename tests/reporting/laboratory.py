@@ -92,8 +92,12 @@ class Laboratory:
                 "commit": COMMIT,
                 "txlbench": "0.1.0",
                 "device": "cpu",
+                "device_name": "Abacus",
+                "precision": "fp32",
+                "threads": 1,
                 "corpus": {
                     "checksum": "abc123",
+                    "vocabulary_size": 256,
                     "tokens": {"train": 1000, "valid": 100, "test": 100},
                     "unigram_loss": {"valid": UNIGRAM_LOSS, "test": UNIGRAM_LOSS},
                 },

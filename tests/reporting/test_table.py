@@ -148,7 +148,50 @@ def test_what_stays_at_the_unigram_level_is_no_result(
     assert (cells(table, "Δ bpc best")[row] == "") is called_out
     assert (table.columns[0].cells[-1] == row) is called_out
     if called_out:
-        assert cells(table, "notes")[row] == "did not train: at the unigram level"
+        assert cells(table, "notes")[row] == "did not train: no better than a unigram model"
+
+
+def test_seeds_that_did_not_train_are_named_and_left_out_of_means(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(seeds=[1, 2, 3], evaluate={"attention_lengths": [64]})
+    for line, config, run in laboratory.runs(directory):
+        stuck = line.label == "xl" and config.seed != 2
+        laboratory.finish(run, config, line, loss=lambda c, v=stuck: 4.2 if v else quality(c))
+    table = table_of(directory)
+    only = next(run for _, config, run in laboratory.runs(directory) if config.seed == 2)
+    best = only.read_summary()["results"][-1]["best"]["loss"]
+    assert cells(table, "bpc best")["xl"] == f"{best / math.log(2):.3f}"
+    assert cells(table, "n")["xl"] == "1"
+    assert cells(table, "state")["xl"] == "2 did not train, 1 finished"
+    assert (
+        cells(table, "notes")["xl"]
+        == "seeds 1 and 3 did not train: no better than a unigram model; "
+        "left out of means and intervals"
+    )
+
+
+def test_a_loss_far_above_a_uniform_guess_is_diverged(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment()
+    for line, config, run in laboratory.runs(directory):
+        huge = line.label == "xl, no memory"
+        laboratory.finish(run, config, line, loss=lambda c, v=huge: 3e17 if v else quality(c))
+    table = table_of(directory)
+    assert cells(table, "state")["xl, no memory"] == "diverged"
+    assert cells(table, "bpc best")["xl, no memory"] == ""
+    assert "diverged: the loss is 3e+17 nats" in cells(table, "notes")["xl, no memory"]
+
+
+def test_how_models_were_trained_is_said_and_what_differs_is_marked(laboratory: Laboratory) -> None:
+    directory = laboratory.finished(seeds=[1, 2, 3])
+    assert "Trained in fp32 on Abacus, 1 thread." in table_of(directory).footer
+    for line, config, run in laboratory.runs(directory):
+        if (line.label, config.seed) in (("xl", 1), ("absolute", 2), ("absolute", 3)):
+            run.write_facts({**run.read_facts(), "precision": "bf16", "threads": 2})
+    table = table_of(directory)
+    found = cells(table, "notes")
+    assert found["xl"] == "seeds 2 and 3 trained in fp32 on Abacus, 1 thread"
+    assert "seeds 2 and 3 trained in bf16" not in found["absolute"]
+    assert "seed 1 trained in fp32 on Abacus, 1 thread" in found["absolute"]
+    assert any("rows and seeds that differ say so" in note for note in table.footer)
 
 
 def test_absolute_positions_are_marked(laboratory: Laboratory) -> None:

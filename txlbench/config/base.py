@@ -59,13 +59,23 @@ class AttentionSpan:
 DECIMALS = {"bpc": 3, "ppl": 2}
 """Digits after the point in tables and on screen; files keep full precision."""
 
-LARGEST_EXPONENT = 700.0
-"""exp() of more overflows; a loss that high is no result, but must not stop a table."""
+LARGEST_EXPONENT = 709.0
+"""exp() of more overflows."""
 
 
 def displayed(nats: float, unit: str) -> float:
-    """`nats` in `unit`: bpc (nats / ln 2) or ppl (exp nats)."""
-    return nats / math.log(2) if unit == "bpc" else math.exp(min(nats, LARGEST_EXPONENT))
+    """`nats` in `unit`: bpc (nats / ln 2) or ppl (exp nats; infinite where that overflows)."""
+    if unit == "bpc":
+        return nats / math.log(2)
+    return math.exp(nats) if nats <= LARGEST_EXPONENT else math.inf
+
+
+def is_exploded(nats: float, vocabulary_size: int) -> bool:
+    """Whether a mean loss is far above a uniform guess's, so that the training diverged.
+
+    Worse than unigram, a model may still be: random weights are a little above a uniform guess.
+    """
+    return nats > 2 * math.log(vocabulary_size) + 1
 
 
 def shown(value: float, unit: str, sign: bool = False) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from txlbench.config.base import displayed
+from txlbench.config.base import displayed, is_exploded
 from txlbench.config.grid import Experiment, Line
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
@@ -70,6 +70,20 @@ class RunResult:
         if self.outcome is None or self.unigram_loss is None:
             return True
         return self.outcome.best.loss < (1 - UNIGRAM_MARGIN) * self.unigram_loss
+
+    def is_exploded(self, nats: float) -> bool:
+        """Whether a loss is so high that the training diverged; False where that cannot be told."""
+        size = self.facts.get("corpus", {}).get("vocabulary_size")
+        return size is not None and is_exploded(nats, size)
+
+    @property
+    def trained_how(self) -> str:
+        """Precision, device and threads of its training: `fp32 on Xeon Gold, 1 thread`."""
+        facts = self.facts
+        device = facts.get("device_name") or facts.get("device") or "an unknown device"
+        threads = facts.get("threads")
+        count = "" if threads is None else f", {threads} thread{'s' * (threads != 1)}"
+        return f"{facts.get('precision') or 'unknown precision'} on {device}{count}"
 
     @property
     def is_incoherent(self) -> bool:
@@ -189,7 +203,7 @@ def _read_run(line: Line, config: RunConfig, run: RunDirectory) -> RunResult:
     if damage:
         return RunResult(line, config, run, str(RunState.DAMAGED), damage, {}, {}, None)
     state = run.current_state
-    return RunResult(
+    result = RunResult(
         line=line,
         config=config,
         directory=run,
@@ -199,6 +213,10 @@ def _read_run(line: Line, config: RunConfig, run: RunDirectory) -> RunResult:
         training=summary.get("training", {}),
         outcome=outcome,
     )
+    if outcome is not None and result.is_exploded(outcome.best.loss):
+        what = f"the loss is {outcome.best.loss:.4g} nats"
+        return replace(result, state=str(RunState.DIVERGED), error=what, outcome=None)
+    return result
 
 
 def _shown_state(state: RunState, outcome: Outcome | None) -> str:

@@ -11,7 +11,10 @@ from txlbench.reporting.rows import Estimate, Row, best_loss, init_loss
 
 
 def curves_frame(results: Results) -> pd.DataFrame:
-    """Learning curves: label, seed, step, tokens, kind (train or valid), loss (nats), value."""
+    """Learning curves: label, seed, step, tokens, kind (train or valid), loss (nats), value.
+
+    Losses far above a uniform guess, where a training diverged, have no line.
+    """
     columns = ["label", "seed", "step", "tokens", "kind", "loss", "value"]
     records = [
         (run.label, run.config.seed, line["step"], line.get("tokens"), kind, line[key], value)
@@ -21,6 +24,7 @@ def curves_frame(results: Results) -> pd.DataFrame:
         for kind, key in (("train", "train_loss"), ("valid", "valid_loss"))
         if key in line
         for value in [run.displayed(line[key])]
+        if not run.is_exploded(line[key])
     ]
     return pd.DataFrame(records, columns=columns)
 
@@ -92,7 +96,7 @@ def _row(row: Row) -> dict[str, Any]:
         "loss": first.config.train.loss,
         "targets_trained": row.targets,
         "parameters": row.parameters,
-        "n": len(row.scored),
+        "n": len(row.counted),
         **_estimate(f"{row.unit}_init", row.init),
         **_estimate(f"{row.unit}_init_difference", row.difference(init_loss)),
         **_estimate(f"{row.unit}_best", row.best),
@@ -101,7 +105,7 @@ def _row(row: Row) -> dict[str, Any]:
         **{f"paper_{name}": value for name, value in row.line.paper.items()},
         "state": row.state,
         **_obtained(row),
-        "seeds": " ".join(str(run.config.seed) for run in row.scored),
+        "seeds": " ".join(str(run.config.seed) for run in row.counted),
         "runs": " ".join(run.directory.id for run in row.runs),
     }
 

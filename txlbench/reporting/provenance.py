@@ -95,6 +95,7 @@ def how_obtained(rows: Sequence[Row]) -> list[str]:
         f"{lengths}; attention length: the shortest within "
         f"{_values(run.config.evaluate.tolerance for run in scored)} nats of it.",
         *_positions(rows),
+        *_trained(rows),
         *_intervals(rows),
     ]
 
@@ -115,8 +116,15 @@ def _positions(rows: Sequence[Row]) -> list[str]:
     return [f"Positions of each segment that init scores: {'; '.join(parts)}."]
 
 
+def _trained(rows: Sequence[Row]) -> list[str]:
+    """In which precision, on what and with how many threads the models were trained."""
+    how = list(dict.fromkeys(run.trained_how for row in rows for run in row.scored))
+    others = "; rows and seeds that differ say so" if len(how) > 1 else ""
+    return [f"Trained in {how[0]}{others}."]
+
+
 def _intervals(rows: Sequence[Row]) -> list[str]:
-    if all(len(row.scored) < 2 for row in rows):
+    if all(len(row.counted) < 2 for row in rows):
         return ["One seed: no intervals, and differences are not tested."]
     text = "± is the 95 % t-interval of the mean over seeds"
     reference = next((row.reference for row in rows if row.difference(best_loss)), None)
@@ -157,6 +165,7 @@ def notes(row: Row, reference: Row | None) -> list[str]:
     found += _untrained(row)
     if reference is not None and reference is not row:
         found += _evaluated_differently(row, reference)
+    found += _trained_differently(row, reference)
     found += [f"{_seed(row, run)}{run.state}: {run.error}" for run in row.runs if run.error]
     return found
 
@@ -167,7 +176,14 @@ def comparison_reference(rows: Sequence[Row]) -> Row | None:
 
 
 def _seed(row: Row, run: RunResult) -> str:
-    return f"seed {run.config.seed} " if len(row.runs) > 1 else ""
+    return _seeds(row, [run])
+
+
+def _seeds(row: Row, runs: Sequence[RunResult]) -> str:
+    """`seeds 1 and 3 `; nothing where that is the whole row."""
+    if len(runs) == len(row.runs):
+        return ""
+    return f"seed{'s' * (len(runs) > 1)} {' and '.join(str(run.config.seed) for run in runs)} "
 
 
 def _extrapolated(row: Row) -> list[str]:
@@ -193,7 +209,16 @@ def _untrained(row: Row) -> list[str]:
         return []
     if not row.did_train:
         return [DID_NOT_TRAIN]
-    return [f"seed {_join(run.config.seed for run in flagged)} {DID_NOT_TRAIN}"]
+    return [f"{_seeds(row, flagged)}{DID_NOT_TRAIN}; left out of means and intervals"]
+
+
+def _trained_differently(row: Row, reference: Row | None) -> list[str]:
+    """Names the seeds that were trained otherwise than the first run with numbers."""
+    usual = reference.scored[0].trained_how if reference is not None else ""
+    found: dict[str, list[RunResult]] = {}
+    for run in row.scored:
+        found.setdefault(run.trained_how, []).append(run)
+    return [f"{_seeds(row, runs)}trained in {how}" for how, runs in found.items() if how != usual]
 
 
 def _evaluated_differently(row: Row, reference: Row) -> list[str]:

@@ -83,7 +83,7 @@ def _central_probability(t: float, degrees: int) -> float:
     return 2 / math.pi * (angle + series) if odd else series
 
 
-DID_NOT_TRAIN = "did not train: at the unigram level"
+DID_NOT_TRAIN = "did not train: no better than a unigram model"
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,14 @@ class Row:
         return tuple(run for run in self.runs if run.outcome is not None)
 
     @property
+    def counted(self) -> tuple[RunResult, ...]:
+        """The runs that means are taken of: those that trained, or all that have numbers."""
+        return tuple(run for run in self.scored if run.did_train) or self.scored
+
+    @property
     def outcomes(self) -> tuple[tuple[RunResult, Outcome], ...]:
-        """The runs that have numbers, each with them."""
-        return tuple((run, run.outcome) for run in self.runs if run.outcome is not None)
+        """The runs that means are taken of, each with its numbers."""
+        return tuple((run, run.outcome) for run in self.counted if run.outcome is not None)
 
     @property
     def did_train(self) -> bool:
@@ -137,15 +142,12 @@ class Row:
 
     @property
     def attention_length(self) -> Estimate | None:
-        outcomes = [run.outcome for run in self.scored if run.outcome]
-        lengths = [each.attention_length for each in outcomes if each.attention_length]
-        return estimate(lengths)
+        lengths = [each.attention_length for _, each in self.outcomes]
+        return estimate([length for length in lengths if length])
 
     def values(self, loss: Callable[[Outcome], float]) -> dict[int, float]:
         """Seed -> a loss of its run as displayed: means are taken of what the table shows."""
-        return {
-            run.config.seed: run.displayed(loss(run.outcome)) for run in self.scored if run.outcome
-        }
+        return {run.config.seed: run.displayed(loss(found)) for run, found in self.outcomes}
 
     def difference(self, loss: Callable[[Outcome], float]) -> Estimate | None:
         """To the first row, paired by seed; None where the two cannot be compared."""
@@ -169,9 +171,7 @@ class Row:
     @property
     def state(self) -> str:
         """What became of the runs: one word if the same of all, else counted."""
-        states = [run.state for run in self.runs]
-        if not self.did_train:
-            return "did not train"
+        states = [run.state if run.did_train else "did not train" for run in self.runs]
         if len(set(states)) == 1:
             return states[0]
         return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))

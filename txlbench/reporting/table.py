@@ -106,7 +106,7 @@ def _configuration(rows: Sequence[Row]) -> list[Column]:
         _column("loss", rows, lambda row: row.first.config.train.loss),
         _column("targets trained", rows, lambda row: compact(row.targets), is_number=True),
         _column("parameters", rows, lambda row: compact(row.parameters), is_number=True),
-        _column("n", rows, lambda row: str(len(row.scored)), is_number=True),
+        _column("n", rows, lambda row: str(len(row.counted)), is_number=True),
     ]
 
 

@@ -5,6 +5,7 @@ What a run should tell of its machine and code.
 The training of one run: its state and batches, and what happens around its steps.
 """
 
+import math
 import platform
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from txlbench.config.base import is_exploded
 from txlbench.config.identity import decisive_settings
 from txlbench.config.measurements import training_regime, training_span
 from txlbench.config.run_config import RunConfig
@@ -22,7 +24,7 @@ from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
 from txlbench.data.streams import Streams
 from txlbench.evaluation.scoring import score
-from txlbench.machine import current_commit
+from txlbench.machine import current_commit, processor
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
@@ -32,7 +34,7 @@ from txlbench.runs.job import Job
 from txlbench.runs.measure import measure
 from txlbench.seeding import seed_everything
 from txlbench.training.checkpoint import SaveSchedule
-from txlbench.training.loop import Hooks, Settings, train
+from txlbench.training.loop import Diverged, Hooks, Settings, train
 from txlbench.training.optimisation import WeightAverage, build_optimiser
 from txlbench.training.runtime import resolve_precision, staged
 from txlbench.training.state import TrainingState, compiled_forward, empty_memories
@@ -55,7 +57,7 @@ def gather_facts(
             **{name: _version(name) for name in ("torch", "numpy")},
         },
         "device": str(device),
-        "device_name": torch.cuda.get_device_name(device) if cuda else platform.machine(),
+        "device_name": torch.cuda.get_device_name(device) if cuda else processor(),
         "threads": torch.get_num_threads(),
         "precision": precision,
         "corpus": corpus.facts(),
@@ -128,6 +130,7 @@ class TrainingRun:
 
         Raises:
             OSError: if the disk still refuses something at the end.
+            Diverged: if the loss is no number, or far above a uniform guess at the end.
         """
         train_config = self.config.train
         streams = Streams(
@@ -145,8 +148,18 @@ class TrainingRun:
             done = train(self.state, batches, self.settings, hooks)
         self.keeper.finish(self.state)
         if done:
+            self._refuse_explosion()
             self._summarise()
         return done
+
+    def _refuse_explosion(self) -> None:
+        """A training that ends far above a uniform guess has diverged, though finitely."""
+        loss, size = self.state.progress.last_loss, len(self.corpus.vocabulary)
+        if loss is not None and is_exploded(loss, size):
+            raise Diverged(
+                f"the validation loss is {loss:.4g} nats at the last step, where a uniform guess "
+                f"has {math.log(size):.4g}; lower train.lr ({self.config.train.lr:g})"
+            )
 
     def _describe(self, dropped: int) -> None:
         self.directory.write_facts(
