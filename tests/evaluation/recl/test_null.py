@@ -12,6 +12,8 @@ from tests.evaluation.recl.simulated import losses as simulated
 from txlbench.errors import UserError
 from txlbench.evaluation.recl.metric import gains
 from txlbench.evaluation.recl.null import (
+    FLIPS,
+    LEVEL,
     Blocks,
     autocorrelation_time,
     blocks_of,
@@ -72,6 +74,18 @@ def test_ties_are_not_broken_by_rounding():
         sums[0, where] = random.random(4)
         expected = (1 + (signs()[:, where] == 1).all(axis=1).sum()) / 100_000
         assert p_values(sums, signs()).item() == expected
+
+
+def test_p_near_its_level_hardly_depends_on_the_seed():
+    """With 999 flips RECL above the null was 16 or 32 by the seed, where p is about .047."""
+    sums = np.random.default_rng(3).standard_normal((1, 50))
+    sums += 1.716 * sums.std() / 50**0.5 - sums.mean()
+    for flips, is_always_found in ((FLIPS, True), (999, False)):
+        drawn = [draw_signs(np.random.default_rng(seed), 50, flips) for seed in range(6)]
+        found = [p_values(sums, signs).item() for signs in drawn]
+        assert (max(found) <= LEVEL) == is_always_found
+        assert min(found) <= LEVEL
+    assert max(found) > min(found) + 0.01
 
 
 def test_equal_contexts_have_no_gain_and_p_one():
