@@ -18,6 +18,11 @@ def test_a_diverged_loss_does_not_overflow():
     assert math.isfinite(displayed(709.0, "ppl"))
 
 
+def test_exploded_numbers_are_shown_short():
+    assert shown(4.7e17, "bpc") == "4.7e+17"
+    assert shown(math.inf, "ppl") == "inf"
+
+
 def test_only_what_is_far_above_a_uniform_guess_has_exploded():
     assert not is_exploded(1.2 * math.log(256), 256)
     assert is_exploded(3 * math.log(256), 256)

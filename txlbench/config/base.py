@@ -80,6 +80,8 @@ def is_exploded(nats: float, vocabulary_size: int) -> bool:
 
 def shown(value: float, unit: str, sign: bool = False) -> str:
     """A number of `unit` as people read it, with its sign if it is a difference."""
+    if abs(value) >= 1e9:  # of an exploded model: no line should be long for it
+        return f"{value:{'+' if sign else ''}.3g}"
     return f"{value:{'+' if sign else ''},.{DECIMALS[unit]}f}"
 
 
