@@ -58,13 +58,13 @@ def test_sums_are_those_of_resamples_really_made(length):
             chosen = hardest_with_copies(before.min(axis=0), drawn, r)
             gained = np.maximum(before.min(axis=0) - after, 0)[:, drawn[chosen]].sum(axis=1)
             expected = [len(chosen), *gained]
-            assert by_baseline[:, share, n] == pytest.approx(expected, rel=1e-4)
+            assert by_baseline[:, share, n] == pytest.approx(expected, rel=1e-12)
             chosen = hardest_with_copies(np.maximum(before[0], after[0]), drawn, r)
             sums = dict.fromkeys(places, 0.0)
             for k in chosen:
                 sums[places[k]] += before[0, drawn[k]] - after[0, drawn[k]]
             expected = [len(chosen), sum(sums.values()), sum(s * s for s in sums.values())]
-            assert by_own_loss[:, share, n] == pytest.approx(expected, rel=1e-3, abs=1e-4)
+            assert by_own_loss[:, share, n] == pytest.approx(expected, rel=1e-9)
 
 
 def test_resamples_take_as_many_blocks_as_there_are():

@@ -8,7 +8,6 @@ neither the inflation of gains by noise nor what another training seed would giv
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,6 @@ RESAMPLES = 1000
 CRITICAL = 1.645
 """One-sided 5 % critical value, in standard deviations of the sign-flipped sum (normal
 approximation), by which the steps of a resample are tested."""
-CELLS = 32
-"""Parts of the tokens' order whose sums are formed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,88 +26,47 @@ class Resamples:
     """N resamples of a text of B blocks.
 
     Attributes:
-        copies: [N, B], how often each block was drawn; float32 holds such numbers exactly.
+        copies: [N, B], how often each block was drawn.
         sizes: [N], tokens.
     """
 
-    copies: NDArray[np.float32]
+    copies: NDArray[np.float64]
     sizes: NDArray[np.intp]
-
-    def __len__(self) -> int:
-        return len(self.sizes)
 
     def only(self, rows: NDArray[np.intp]) -> "Resamples":
         """Some of them."""
-        if len(rows) == len(self):
-            return self
         return Resamples(self.copies[rows], self.sizes[rows])
 
     def hardest_sums(
         self, values: NDArray[np.float64], block: NDArray[np.intp], shares: Sequence[float]
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float64]:
         """Sums of V values over the hardest tokens of each resample: [V, R, N].
 
-        These tokens are the first so many of one order, so no resample is ever made. Copies of
-        one token are taken or left together.
+        These tokens are the first so many of one order, so no resample is ever made: the last of
+        them is found by bisection. Copies of one token are taken or left together.
 
         Args:
             values: [V, T], the hardest first; the first of them all 1, so that they are counted.
             block: [T], of the same tokens.
         """
-        cells = _Cells.of(values.astype(np.float32), block, self.copies)
-        return np.stack([cells.sums_until(counts_of(share, self.sizes)) for share in shares], 1)
+        wanted = np.stack([counts_of(share, self.sizes) for share in shares])
+        first, last = np.zeros_like(wanted), np.full_like(wanted, len(block) - 1)
+        counts = self._running(values[0], block)
+        while (first < last).any():
+            middle = (first + last) // 2
+            is_enough = self._sums(counts, middle) >= wanted
+            first, last = np.where(is_enough, first, middle + 1), np.where(is_enough, middle, last)
+        return np.stack([self._sums(self._running(each, block), last) for each in values])
 
+    def _running(self, values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArray[np.float64]:
+        """[T, B]: the sum of each block's `values` over the tokens up to each."""
+        parts = np.zeros((len(block), self.copies.shape[1]))
+        parts[np.arange(len(block)), block] = values
+        return np.cumsum(parts, axis=0, out=parts)
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """Tokens in their order, cut in cells of equal width.
-
-    Attributes:
-        values: [V, T].
-        block: [T].
-        copies: [N, B].
-        sums: [V, N, 1 + cells], over all tokens before each cell's end.
-        width: tokens a cell.
-    """
-
-    values: NDArray[np.float32]
-    block: NDArray[np.intp]
-    copies: NDArray[np.float32]
-    sums: NDArray[np.float32]
-    width: int
-
-    @classmethod
-    def of(
-        cls, values: NDArray[np.float32], block: NDArray[np.intp], copies: NDArray[np.float32]
-    ) -> "_Cells":
-        (number, tokens), blocks = values.shape, copies.shape[1]
-        width = -(-tokens // CELLS)
-        place = np.arange(tokens) // width * blocks + block
-        shape = (CELLS, blocks)
-        parts = [np.bincount(place, each, CELLS * blocks).reshape(shape) for each in values]
-        weights = np.concatenate(parts).astype(np.float32)
-        by_cell = (copies @ weights.T).reshape(len(copies), number, CELLS)
-        sums = np.zeros((number, len(copies), CELLS + 1), dtype=np.float32)
-        np.cumsum(by_cell.transpose(1, 0, 2), axis=2, out=sums[:, :, 1:])
-        return cls(values, block, copies, sums, width)
-
-    def sums_until(self, wanted: NDArray[np.intp]) -> NDArray[np.float32]:
-        """[V, N]: over the fewest tokens that have `wanted` [N] copies in their resample.
-
-        Only the cell in which that number is reached is gone through token by token.
-        """
-        cell = np.count_nonzero(self.sums[0, :, 1:] < wanted[:, None], axis=1)
-        rows = np.arange(len(wanted))
-        before = self.sums[:, rows, cell]
-        ranks = cell[:, None] * self.width + np.arange(self.width)
-        ranks = np.minimum(ranks, len(self.block) - 1)
-        copies = self.copies[rows[:, None], self.block[ranks]]
-        earlier = before[0][:, None] + np.cumsum(copies, axis=1) - copies
-        copies[earlier >= wanted[:, None]] = 0
-        within: NDArray[Any] = np.stack(
-            [(copies * each[ranks]).sum(axis=1) for each in self.values]
-        )
-        return before + within
+    def _sums(self, running: NDArray[np.float64], last: NDArray[np.intp]) -> NDArray[np.float64]:
+        """[R, N]: sums of each resample up to its token `last` [R, N], that one included."""
+        return np.stack([np.einsum("nb,nb->n", running[each], self.copies) for each in last])
 
 
 def draw_resamples(random: np.random.Generator, number: int, blocks: Blocks) -> Resamples:
@@ -118,7 +74,7 @@ def draw_resamples(random: np.random.Generator, number: int, blocks: Blocks) -> 
     drawn = random.integers(blocks.count, size=(number, blocks.count))
     place = drawn + blocks.count * np.arange(number)[:, None]
     copies = np.bincount(place.ravel(), minlength=drawn.size).reshape(drawn.shape)
-    return Resamples(copies.astype(np.float32), copies @ blocks.sizes)
+    return Resamples(copies.astype(np.float64), copies @ blocks.sizes)
 
 
 @dataclass(frozen=True, eq=False)
