@@ -15,7 +15,13 @@ import pytest
 from txlbench.config.measurements import training_regime
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
-from txlbench.records.run_directory import SILENCE_SECONDS, RunDirectory, claimed, is_claimed
+from txlbench.records.run_directory import (
+    SILENCE_SECONDS,
+    RunDirectory,
+    claimed,
+    heartbeat,
+    is_claimed,
+)
 from txlbench.records.schema import RunState
 
 CONFIGS = [
@@ -103,8 +109,33 @@ def test_a_run_of_another_machine_is_believed_while_it_gives_signs_of_life(run: 
     assert run.current_state is RunState.RUNNING
     os.utime(path, (long_ago, long_ago))
     assert run.current_state is RunState.INTERRUPTED
-    run.append_metrics({"step": 1, "train_loss": 2.5})
+    (run.path / ".claim").touch()
+    os.utime(run.path / ".claim", (long_ago, long_ago))
+    assert run.current_state is RunState.INTERRUPTED
+    with heartbeat(run):
+        time.sleep(0.01)
     assert run.current_state is RunState.RUNNING
+
+
+def test_silence_is_judged_by_the_clock_of_the_file_system(run: RunDirectory, monkeypatch):
+    (run.path / "status.json").write_text('{"state": "running", "host": "elsewhere.example"}')
+    monkeypatch.setattr(time, "time", lambda: 4e9)  # this machine's clock is decades ahead
+    assert run.current_state is RunState.RUNNING
+
+
+def test_the_heartbeat_goes_on_while_the_process_is_busy(run: RunDirectory):
+    (run.path / ".claim").touch()
+    long_ago = time.time() - 2 * SILENCE_SECONDS
+    with heartbeat(run, 0.01):
+        for _ in range(3):
+            os.utime(run.path / ".claim", (long_ago, long_ago))
+            deadline = time.monotonic() + 10
+            while (run.path / ".claim").stat().st_mtime < long_ago + 1:
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+    os.utime(run.path / ".claim", (long_ago, long_ago))
+    time.sleep(0.05)
+    assert (run.path / ".claim").stat().st_mtime == pytest.approx(long_ago)
 
 
 DAMAGE = {

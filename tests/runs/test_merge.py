@@ -160,6 +160,20 @@ def test_a_run_that_is_worked_on_is_refused():
         refused("still being worked on", "one")
 
 
+@pytest.mark.parametrize("emptied", ["both", "one", "two"])
+def test_a_directory_without_configuration_gives_way_to_a_run(emptied):
+    """A full disk may leave one, on one machine or on both."""
+    for name in ("one", "two"):
+        (run,) = machine(name, [1]).runs()
+        if emptied in (name, "both"):
+            shutil.rmtree(run.path)
+            run.path.mkdir()
+    (result,) = merged("one", "two")
+    (taken,) = ExperimentDirectory(OUT / "small").runs()
+    assert result.copied == (taken.id,)
+    assert (taken.state is RunState.FINISHED) is (emptied != "both")
+
+
 @pytest.mark.parametrize("place", ["losses", "checkpoints/best.pt", "."])
 def test_links_are_refused(place):
     (run,) = machine("one", [1]).runs()

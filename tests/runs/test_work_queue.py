@@ -1,5 +1,6 @@
 """Several calls on one output share its runs; one that dies leaves them to the others."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,8 @@ from tests.cli.trial import environment, start
 from tests.runs.in_process import run_suite
 from tests.runs.trial import execute_all, plan_of, prepared_job, write_spec
 from txlbench.errors import ExitStatus
-from txlbench.records.run_directory import claimed
+from txlbench.files import write_json
+from txlbench.records.run_directory import SILENCE_SECONDS, claimed
 from txlbench.records.schema import RunState
 from txlbench.runs import work_queue
 from txlbench.runs.job import Job
@@ -39,6 +41,19 @@ def test_what_another_call_holds_is_passed_over(plan):
     prepared_job(first)
     with claimed(first.directory):
         assert paths(Share(plan, print).jobs()) == [run.id for run in others]
+    assert paths(Share(plan, print).jobs()) == [run.id for run in plan]
+
+
+@pytest.mark.parametrize("state", [RunState.RUNNING, RunState.TRAINED])
+def test_what_another_machine_trains_or_evaluates_is_held_until_it_is_silent(plan, state):
+    """Its lock does not reach this machine."""
+    first, *others = plan
+    directory = prepared_job(first).directory
+    write_json(directory / "status.json", {"state": state, "host": "elsewhere.example"})
+    assert paths(Share(plan, print).jobs()) == [run.id for run in others]
+    long_ago = time.time() - 2 * SILENCE_SECONDS
+    for path in directory.glob("*"):
+        os.utime(path, (long_ago, long_ago))
     assert paths(Share(plan, print).jobs()) == [run.id for run in plan]
 
 

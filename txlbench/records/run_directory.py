@@ -11,10 +11,12 @@ A run belongs to the process that works on it, until that process ends, however 
 import fcntl
 import os
 import socket
+import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -78,6 +80,36 @@ def _lock(file: IO[str] | IO[bytes], kind: int) -> bool:
 
 SILENCE_SECONDS = 3600.0
 """A run of another machine, whose locks may not reach us, is given up after so long a silence."""
+HEARTBEAT_SECONDS = 60.0
+
+
+@contextmanager
+def heartbeat(run: "RunDirectory", interval: float = HEARTBEAT_SECONDS) -> Iterator[None]:
+    """Touches the run's lock file from time to time inside, whatever the process is busy with."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.is_set():
+            with suppress(OSError):
+                os.utime(_lock_file(run.path))  # without times: by the file system's own clock
+            over.wait(interval)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _clock(folder: Path) -> float:
+    """The time of the file system of `folder`, in seconds since the epoch; ours if read-only."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return time.time()
 
 
 @dataclass(frozen=True)
@@ -217,11 +249,17 @@ class RunDirectory:
             return True
         if self.read_status().get("host", socket.gethostname()) == socket.gethostname():
             return False
-        return time.time() - self._last_sign() < SILENCE_SECONDS
+        return _clock(self.path) - self._last_sign() < SILENCE_SECONDS
 
     def _last_sign(self) -> float:
-        """When a file that runs write was last changed, in seconds since the epoch."""
-        files = (self.path / "status.json", self.metrics_file, self.timings_file, self.log_file)
+        """When the heartbeat or a file that runs write was last seen, as the file system tells."""
+        files = (
+            _lock_file(self.path),
+            self.path / "status.json",
+            self.metrics_file,
+            self.timings_file,
+            self.log_file,
+        )
         return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
     @property

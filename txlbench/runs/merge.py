@@ -131,7 +131,8 @@ def _farther(one: RunDirectory, other: RunDirectory) -> RunDirectory:
     short, long = sorted((_bytes(lines), _bytes(more)), key=len)
     if not long.startswith(short):
         raise _difference(one, other, metrics)
-    if _bytes(first[Path("config.yaml")]) != _bytes(second[Path("config.yaml")]):
+    configs = [_bytes(run.path / "config.yaml") for run in (one, other)]
+    if all(configs) and configs[0] != configs[1]:
         raise _difference(one, other, Path("config.yaml"))
     ranks = [_rank(run) for run in (one, other)]
     if ranks[0] != ranks[1]:
@@ -149,11 +150,12 @@ def _difference(one: RunDirectory, other: RunDirectory, name: Path) -> UserError
     )
 
 
-def _rank(run: RunDirectory) -> tuple[int, bool, int]:
-    """How far a run is: bytes of metrics, whether it has a summary, how much was measured."""
+def _rank(run: RunDirectory) -> tuple[int, bool, int, bool]:
+    """How far a run is: bytes of metrics, a summary, how much was measured, a configuration."""
     size = run.metrics_file.stat().st_size if run.metrics_file.exists() else 0
     measured = [*run.evaluations.glob("*.json"), *run.losses.glob("*.npz")]
-    return size, (run.path / "summary.json").exists(), len(measured)
+    has_config = (run.path / "config.yaml").exists()  # a full disk may leave a run without
+    return size, (run.path / "summary.json").exists(), len(measured), has_config
 
 
 def _contents(run: Path) -> dict[Path, Path]:

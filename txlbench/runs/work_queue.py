@@ -63,7 +63,8 @@ class Share:
     def _is_held(self, run: PlannedRun) -> bool:
         if run.id in self._over:
             return False
-        return is_claimed(run.directory.path) or run.directory.current_state is RunState.RUNNING
+        under_way = run.directory.current_state in (RunState.RUNNING, RunState.TRAINED)
+        return is_claimed(run.directory.path) or (under_way and run.directory.is_worked_on)
 
     def _prepared(self, run: PlannedRun) -> Job | None:
         """The job of `run`, whose directory is ready for it; None if another call was faster."""

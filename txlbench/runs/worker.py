@@ -13,7 +13,7 @@ import sys
 import threading
 
 from txlbench.errors import ExitStatus
-from txlbench.records.run_directory import RunDirectory, claimed
+from txlbench.records.run_directory import RunDirectory, claimed, heartbeat
 from txlbench.records.schema import RunState
 from txlbench.runs.failure import record_failure
 from txlbench.runs.job import SAVING, Job
@@ -37,7 +37,8 @@ def main() -> int:
         try:
             from txlbench.runs.train_run import execute
 
-            state = execute(job, stop.is_set, save)
+            with heartbeat(run):
+                state = execute(job, stop.is_set, save)
         except BaseException as error:
             state = record_failure(run, error)
     if state.is_bad:
