@@ -4,11 +4,14 @@ Markdown, LaTeX and plain text of one table.
 """
 
 import math
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.reporting.laboratory import COMMIT, SPEC, UNIGRAM_LOSS, Laboratory, quality
+from txlbench.errors import UserError
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.schema import RunState
 from txlbench.reporting.experiment_results import read_results
@@ -16,6 +19,7 @@ from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.table import (
     Column,
     Table,
+    TableChoice,
     build_table,
     compact,
     escape_latex,
@@ -300,17 +304,74 @@ def test_markdown_keeps_its_columns() -> None:
     assert lines[-4:] == ["how it was done", "", "whence", ""]
 
 
-def test_latex_is_literal() -> None:
-    text = latex(TABLE)
+def test_markdown_shows_labels_as_they_are() -> None:
+    table = Table((Column("row", ("<half> & `x` [y](z) *a* _b_ tgt_len",)),), (), "")
+    line = markdown(table).split("\n")[2]
+    assert line == r"| &lt;half> &amp; \`x\` \[y\](z) \*a\* \_b\_ tgt_len |"
+
+
+def test_latex_is_literal_with_caption_label_and_rules() -> None:
+    text = latex(replace(TABLE, title="Mine: 50 % of it"))
     assert "\\begin{tabular}{lr}" in text
     assert r"a|b & 1.0 $\pm$ 0.1 \\" in text
     assert r"50 \% of x\_1 &  \\" in text
-    assert "whence" in text
+    assert text.startswith("% whence\n")
+    assert r"\caption{Mine: 50 \% of it.}" in text
+    assert r"\label{tab:mine-50-of-it}" in text
+    assert [text.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+
+
+def test_latex_has_columns_that_vary_and_notes_below() -> None:
+    columns = (
+        Column("row", ("a", "b")),
+        Column("n", ("3", "3"), is_number=True),
+        Column("loss", ("-1.5", "2"), is_number=True),
+        Column("notes", ("odd", "")),
+    )
+    text = latex(Table(columns, (), "source", title="T"))
+    assert r"row & loss \\" in text
+    assert r"a & $-$1.5 \\" in text
+    assert r"\caption{T. In every row: n 3.}" in text
+    assert r"\footnotesize a: odd" in text
+
+
+def test_latex_has_no_letter_that_pdftex_lacks() -> None:
+    text = latex(Table((Column("row", ("\u65e5 \u00e9 \u2212 x-1 lr=-1",)),), ("\u2264",), "s"))
+    assert "\\nonlatin{\u65e5}{U+65E5} \u00e9 $-$ x-1 lr=$-$1" in text
+    bare = re.sub(r"\\nonlatin\{.\}", "", text)
+    assert all(letter <= "\u017f" for letter in bare)
 
 
 @pytest.mark.parametrize("character", "&%$#_{}~^\\<>")
 def test_every_special_character_is_escaped(character: str) -> None:
     assert escape_latex(character).startswith("\\")
+
+
+@pytest.mark.parametrize("width", [60, 80, 300])
+def test_a_table_fits_its_terminal(laboratory: Laboratory, width: int) -> None:
+    whole = table_of(laboratory.finished(rows=[*SPEC["rows"], {"label": "x" * 90}]))
+    table = for_terminal(whole, "source", width)
+    lines = plain_text(table).split("\n\n")[0].split("\n")
+    left_out = [line for line in table.footer if line.startswith("Left out")]
+    assert "bpc best" in table.header
+    if width == 300:
+        assert not left_out
+        assert "paper: ppl_init" in table.header
+    else:
+        assert max(map(len, lines)) <= width
+        assert "paper: ppl_init" in left_out[0]
+        assert any("…" in cell for cell in table.columns[0].cells)
+
+
+def test_columns_and_digits_are_chosen(laboratory: Laboratory) -> None:
+    results = read_results(laboratory.finished(seeds=[1]))
+    provenance = Provenance.of(results, "txlbench figures")
+    table = build_table(results, provenance, TableChoice(("bpc best", "loss"), digits=1))
+    assert table.header == ["row", "bpc best", "loss"]
+    assert cells(table, "bpc best")["xl"] == "2.8"
+    with pytest.raises(UserError, match="--columns bpb: no such column; columns: row, "):
+        build_table(results, provenance, TableChoice(("bpb",)))
 
 
 def test_plain_text_is_aligned() -> None:

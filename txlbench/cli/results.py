@@ -19,6 +19,7 @@ from txlbench.records.experiment_directory import (
 
 if TYPE_CHECKING:
     from txlbench.reporting.figures.style import Look
+    from txlbench.reporting.table import TableChoice
     from txlbench.runs.merge import Merged
 
 
@@ -113,8 +114,23 @@ class FigureWidth(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--title/--no-title", default=True, help="Leave out title, subtitle and source, for a paper."
 )
+@click.option(
+    "--columns",
+    help="Columns of experiments' Markdown and LaTeX tables, by their headers. [default: all]",
+    metavar="A,B,...",
+)
+@click.option(
+    "--digits",
+    type=click.IntRange(0, 12),
+    help="Digits after the point of losses in those. [default: 3 of bpc, 2 of perplexity]",
+)
 def figures(
-    directories: tuple[Path, ...], formats: tuple[str, ...], width: float, title: bool
+    directories: tuple[Path, ...],
+    formats: tuple[str, ...],
+    width: float,
+    title: bool,
+    columns: str | None,
+    digits: int | None,
 ) -> int:
     """Rebuild tables and figures from stored results.
 
@@ -122,22 +138,26 @@ def figures(
     the default is results/.
     """
     from txlbench.reporting.figures.style import Look
+    from txlbench.reporting.table import TableChoice
 
     command = " ".join(["txlbench figures", *map(str, directories)])
     look = Look(formats or ("png", "svg"), width, title)
+    choice = TableChoice(tuple(name.strip() for name in (columns or "").split(",") if name), digits)
     experiments, findings = results_at(directories)
     whole = [
-        _rebuild(each.path, partial(_rebuild_experiment, each, command, look))
+        _rebuild(each.path, partial(_rebuild_experiment, each, command, look, choice))
         for each in experiments
     ]
     whole += [_rebuild(each, partial(_rebuild_finding, each, command, look)) for each in findings]
     return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
 
 
-def _rebuild_experiment(directory: ExperimentDirectory, command: str, look: "Look") -> Made:
+def _rebuild_experiment(
+    directory: ExperimentDirectory, command: str, look: "Look", choice: "TableChoice"
+) -> Made:
     from txlbench.reporting.report import report
 
-    written = report(directory, command, look)
+    written = report(directory, command, look, choice)
     return (*written.tables, *written.figures), tuple(written.damage)
 
 

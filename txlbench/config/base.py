@@ -78,11 +78,16 @@ def is_exploded(nats: float, vocabulary_size: int) -> bool:
     return nats > 2 * math.log(vocabulary_size) + 1
 
 
-def shown(value: float, unit: str, sign: bool = False) -> str:
-    """A number of `unit` as people read it, with its sign if it is a difference."""
+def shown(value: float, unit: str, sign: bool = False, digits: int | None = None) -> str:
+    """A number of `unit` as people read it, with its sign if it is a difference.
+
+    Args:
+        digits: after the point, if not the unit's usual ones.
+    """
     if abs(value) >= 1e9:  # of an exploded model: no line should be long for it
         return f"{value:{'+' if sign else ''}.3g}"
-    return f"{value:{'+' if sign else ''},.{DECIMALS[unit]}f}"
+    decimals = DECIMALS[unit] if digits is None else digits
+    return f"{value:{'+' if sign else ''},.{decimals}f}"
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,12 @@ class Experiment:
     raw: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The name, and the description if the file has one."""
+        description = self.raw.get("description")
+        return f"{self.name}: {description}" if description else self.name
+
     def runs(self) -> dict[str, RunConfig]:
         """The distinct runs by id; equal configurations share one."""
         return {

@@ -22,7 +22,15 @@ from txlbench.reporting.figures.style import (
 from txlbench.reporting.frames import table_frame
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.rows import build_rows
-from txlbench.reporting.table import Table, build_table, for_terminal, latex, markdown, plain_text
+from txlbench.reporting.table import (
+    Table,
+    TableChoice,
+    build_table,
+    for_terminal,
+    latex,
+    markdown,
+    plain_text,
+)
 
 FIGURES: dict[str, Callable[[Results, Palette], Drawing | None]] = {
     "learning_curves": learning_curves.draw,
@@ -86,19 +94,25 @@ class Written:
         return plain_text(self.table)
 
 
-def report(directory: ExperimentDirectory, command: str, look: Look | None = None) -> Written:
+def report(
+    directory: ExperimentDirectory,
+    command: str,
+    look: Look | None = None,
+    choice: TableChoice | None = None,
+) -> Written:
     """Writes table.csv, .md, .tex and the figures from what the runs have left so far.
 
     Args:
         command: what the user typed, which tables and figures name.
         look: of the figures; their usual one without it.
+        choice: of the tables for people; the CSV has every column.
 
     Raises:
         UserError: if the experiment's own file cannot be read.
     """
     results = read_results(directory)
     provenance = Provenance.of(results, command)
-    table = build_table(results, provenance)
+    table = build_table(results, provenance, choice)
     tables = _write_tables(directory, results, provenance, table)
     figures = draw_all(results, provenance, directory.figures, look)
     damage = dict.fromkeys(run.error for run in results.runs if run.is_damaged)

@@ -3,25 +3,45 @@
 A table as Markdown, LaTeX and plain text.
 """
 
+import re
+import shutil
+import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from txlbench.config.base import shown
+from txlbench.errors import UserError
 from txlbench.records.schema import Outcome
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.provenance import Provenance, comparison_reference, how_obtained, notes
 from txlbench.reporting.rows import Estimate, Row, best_loss, build_rows, init_loss, units
 
 EMPTY = ""
+GAP = "  "
+SHORTEST_NAME = 20
+"""Letters that a row's name keeps in the narrowest terminal."""
+IN_EVERY_ROW = "In every row:"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A header and a cell for each row; numbers are set flush right."""
+    """A header and a cell for each row.
+
+    Attributes:
+        is_number: numbers are set flush right.
+        rank: columns of the highest are left out first where a terminal is too narrow, those of
+            rank 0 never.
+    """
 
     header: str
     cells: tuple[str, ...]
     is_number: bool = False
+    rank: int = 0
+
+    @property
+    def width(self) -> int:
+        """Letters that it takes in plain text, its header on several lines."""
+        return max(map(len, (*self.header.split(), *self.cells)))
 
     @property
     def is_empty(self) -> bool:
@@ -35,11 +55,13 @@ class Table:
     Attributes:
         footer: how the numbers were obtained, and warnings.
         source: runs, commit and command.
+        title: what LaTeX calls it.
     """
 
     columns: tuple[Column, ...]
     footer: tuple[str, ...]
     source: str
+    title: str = "Results"
 
     @property
     def header(self) -> list[str]:
@@ -50,24 +72,90 @@ class Table:
         return [list(cells) for cells in zip(*(c.cells for c in self.columns), strict=True)]
 
 
-def build_table(results: Results, provenance: Provenance) -> Table:
-    """The whole table in its human form; columns that are empty in every row are left out."""
+@dataclass(frozen=True)
+class TableChoice:
+    """What a user may choose of the table for people.
+
+    Attributes:
+        columns: headers in the order wanted; all without any.
+        digits: after the point of losses; the unit's usual ones if None.
+    """
+
+    columns: tuple[str, ...] = ()
+    digits: int | None = None
+
+
+def build_table(
+    results: Results, provenance: Provenance, choice: TableChoice | None = None
+) -> Table:
+    """The table in its human form; columns that are empty in every row are left out.
+
+    Raises:
+        UserError: for a chosen column that it does not have.
+    """
+    choice = choice or TableChoice()
     rows = build_rows(results)
     reference = comparison_reference(rows)
     columns = [
         *_configuration(rows),
-        *(column for unit in units(rows) for column in _results(rows, unit)),
-        _column("attention length", rows, _attention_length, is_number=True),
+        *(column for unit in units(rows) for column in _results(rows, unit, choice.digits)),
+        _column("attention length", rows, _attention_length, True, 2),
         *_paper(rows),
         _column("state", rows, lambda row: row.state),
         _column("notes", rows, lambda row: "; ".join(notes(row, reference))),
     ]
-    kept = tuple(column for column in columns if not column.is_empty)
-    return Table(kept, (*how_obtained(rows), *results.experiment.warnings), provenance.full)
+    kept = [column for column in columns if not column.is_empty]
+    return Table(
+        tuple(_chosen(kept, choice.columns)),
+        (*how_obtained(rows), *results.experiment.warnings),
+        provenance.full,
+        title=results.experiment.title,
+    )
 
 
-def for_terminal(table: Table, source: str) -> Table:
-    """A narrower form: what is the same in every row, and notes, become lines below."""
+def _chosen(columns: Sequence[Column], headers: Sequence[str]) -> list[Column]:
+    """The columns with these headers, after that of the row's name; all without any."""
+    found = {column.header: column for column in columns}
+    for header in headers:
+        if header not in found:
+            raise UserError(f"--columns {header}: no such column", f"columns: {', '.join(found)}")
+    wanted = dict.fromkeys((columns[0].header, *(headers or found)))
+    return [found[header] for header in wanted]
+
+
+def for_terminal(table: Table, source: str, width: int | None = None) -> Table:
+    """The narrowed table, without the columns that do not fit `width` letters; names them.
+
+    Args:
+        width: of the terminal, unless given.
+    """
+    width = width or shutil.get_terminal_size().columns
+    narrow = narrowed(table)
+    kept, left_out = list(narrow.columns), []
+    while _width(kept) > width and any(column.rank for column in kept):
+        last = max(range(len(kept)), key=lambda index: (kept[index].rank, index))
+        left_out.append(kept.pop(last).header)
+    first = kept[0]
+    room = max(SHORTEST_NAME, first.width - (_width(kept) - width))
+    kept[0] = replace(first, cells=tuple(_cut(cell, room) for cell in first.cells))
+    more = (f"Left out in a width of {width}: {', '.join(reversed(left_out))}.",) * bool(left_out)
+    return replace(narrow, columns=tuple(kept), footer=(*more, *narrow.footer), source=source)
+
+
+def _width(columns: Sequence[Column]) -> int:
+    """Letters in a line of text."""
+    return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
+
+
+def _cut(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    head = room // 2
+    return f"{text[:head]}…{text[len(text) - (room - head - 1) :]}"
+
+
+def narrowed(table: Table) -> Table:
+    """Without notes and what is the same in every row, which become lines below."""
     kept, same, below = [], [], []
     for column in table.columns:
         if column.header == "notes":
@@ -76,8 +164,8 @@ def for_terminal(table: Table, source: str) -> Table:
             same.append(f"{column.header} {column.cells[0]}")
         else:
             kept.append(column)
-    alike = [f"In every row: {', '.join(same)}."] if same else []
-    return Table(tuple(kept), (*alike, *below, *table.footer), source)
+    alike = [f"{IN_EVERY_ROW} {', '.join(same)}."] if same else []
+    return replace(table, columns=tuple(kept), footer=(*alike, *below, *table.footer))
 
 
 def _notes_below(labels: Sequence[str], texts: Sequence[str]) -> list[str]:
@@ -93,33 +181,38 @@ def _notes_below(labels: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 
 def _column(
-    header: str, rows: Sequence[Row], cell: Callable[[Row], str], is_number: bool = False
+    header: str,
+    rows: Sequence[Row],
+    cell: Callable[[Row], str],
+    is_number: bool = False,
+    rank: int = 0,
 ) -> Column:
-    return Column(header, tuple(cell(row) for row in rows), is_number)
+    return Column(header, tuple(cell(row) for row in rows), is_number, rank)
 
 
 def _configuration(rows: Sequence[Row]) -> list[Column]:
     return [
         _column("row", rows, lambda row: row.label),
-        _column("recurrence", rows, lambda row: _yes_no(row.first.config.train.recurrence)),
-        _column("encoding", rows, lambda row: row.first.config.model.name),
-        _column("loss", rows, lambda row: row.first.config.train.loss),
-        _column("targets trained", rows, lambda row: compact(row.targets), is_number=True),
-        _column("parameters", rows, lambda row: compact(row.parameters), is_number=True),
+        _column("recurrence", rows, lambda row: _yes_no(row.first.config.train.recurrence), rank=1),
+        _column("encoding", rows, lambda row: row.first.config.model.name, rank=1),
+        _column("loss", rows, lambda row: row.first.config.train.loss, rank=1),
+        _column("targets trained", rows, lambda row: compact(row.targets), True, 3),
+        _column("parameters", rows, lambda row: compact(row.parameters), True, 3),
         _column("n", rows, lambda row: str(len(row.counted)), is_number=True),
     ]
 
 
-def _results(rows: Sequence[Row], unit: str) -> list[Column]:
+def _results(rows: Sequence[Row], unit: str, digits: int | None) -> list[Column]:
     """Init and best in one unit; rows of another unit stay empty there."""
 
     def number(loss: Callable[[Outcome], float], pick: Callable[[Row], Estimate | None]) -> Column:
         name = "init" if loss is init_loss else "best"
-        return _column(f"{unit} {name}", rows, lambda row: _in_unit(row, unit, pick), True)
+        return _column(f"{unit} {name}", rows, lambda row: _in_unit(row, unit, pick, digits), True)
 
     def difference(loss: Callable[[Outcome], float]) -> Column:
         name = "init" if loss is init_loss else "best"
-        return _column(f"Δ {unit} {name}", rows, lambda row: _difference(row, unit, loss), True)
+        header = f"Δ {unit} {name}"
+        return _column(header, rows, lambda row: _difference(row, unit, loss, digits), True, 2)
 
     return [
         number(init_loss, lambda row: row.init),
@@ -129,22 +222,25 @@ def _results(rows: Sequence[Row], unit: str) -> list[Column]:
     ]
 
 
-def _in_unit(row: Row, unit: str, pick: Callable[[Row], Estimate | None]) -> str:
+def _in_unit(
+    row: Row, unit: str, pick: Callable[[Row], Estimate | None], digits: int | None
+) -> str:
     """Mean and interval; in brackets where the model did not train, which is no result."""
     found = pick(row)
     if found is None or row.unit != unit:
         return EMPTY
-    text = shown(found.mean, unit)
+    text = shown(found.mean, unit, digits=digits)
     if found.half_width is not None:
-        text += f" ± {shown(found.half_width, unit)}"
+        text += f" ± {shown(found.half_width, unit, digits=digits)}"
     return text if row.did_train else f"({text})"
 
 
-def _difference(row: Row, unit: str, loss: Callable[[Outcome], float]) -> str:
+def _difference(row: Row, unit: str, loss: Callable[[Outcome], float], digits: int | None) -> str:
     found = row.difference(loss)
     if found is None or found.half_width is None or row.unit != unit:
         return EMPTY
-    text = f"{shown(found.mean, unit, sign=True)} ± {shown(found.half_width, unit)}"
+    mean = shown(found.mean, unit, sign=True, digits=digits)
+    text = f"{mean} ± {shown(found.half_width, unit, digits=digits)}"
     return text if found.is_resolved else f"{text} (not resolved)"
 
 
@@ -165,6 +261,7 @@ def _paper(rows: Sequence[Row]) -> list[Column]:
             rows,
             lambda row, name=name: _as_given(row.line.paper.get(name, EMPTY)),  # type: ignore[misc]
             is_number=True,
+            rank=4,
         )
         for name in names
     ]
@@ -197,41 +294,63 @@ LATEX_ESCAPES = {
     "·": r"$\cdot$",
     "≥": r"$\geq$",
     "≤": r"$\leq$",
+    "\u2212": "$-$",
+    "\u00d7": r"$\times$",
+    "…": r"\ldots{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
+LAST_LATIN = "\u017f"
+"""pdfTeX sets the letters up to this one; the others need XeTeX or LuaTeX and a font of theirs."""
+LATEX_HEAD = r"""% needs \usepackage{booktabs,graphicx}
+\providecommand{\nonlatin}[2]{\ifx\Umathchar\undefined #2\else #1\fi}
+\begin{table}
+\centering"""
+LATEX_FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 
 
 def markdown(table: Table) -> str:
     """A pipe table, numbers flush right, the footer as a paragraph a line."""
     rule = ["---:" if column.is_number else "---" for column in table.columns]
-    lines = [table.header, rule, *table.rows]
-    body = "\n".join(f"| {' | '.join(map(_escape_markdown, cells))} |" for cells in lines)
+    lines = [map(_escape_markdown, table.header), rule]
+    lines += [map(_escape_markdown, cells) for cells in table.rows]
+    body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return "\n\n".join([body, *map(_escape_markdown, [*table.footer, table.source])]) + "\n"
 
 
 def _escape_markdown(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("*", "\\*")
+    """`text` as it stands: no tags, links, code, emphasis or ends of a cell."""
+    literal = re.sub(r"[\\|*`[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", " ".join(text.split()))
+    return literal.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def latex(table: Table) -> str:
-    """A `tabular` with booktabs rules to be \\input; the footer below it in small print."""
-    alignment = "".join("r" if column.is_number else "l" for column in table.columns)
+    """A `table` to be \\input: booktabs rules, caption and label, no wider than the text.
+
+    What is the same in every row stands in the caption, notes below the table in small print, the
+    source in a comment.
+    """
+    narrow = narrowed(table)
+    alignment = "".join("r" if column.is_number else "l" for column in narrow.columns)
+    same = [line for line in narrow.footer if line.startswith(IN_EVERY_ROW)]
+    below = [line for line in narrow.footer if line not in same]
     return "\n".join(
         [
-            "% needs \\usepackage{booktabs}",
+            f"% {' '.join(table.source.split())}",
+            LATEX_HEAD,
+            f"\\caption{{{escape_latex(' '.join([f'{table.title}.', *same]))}}}",
+            f"\\label{{tab:{re.sub('[^a-z0-9]+', '-', table.title.lower()).strip('-')}}}",
+            LATEX_FIT,
             f"\\begin{{tabular}}{{{alignment}}}",
             "\\toprule",
-            _latex_row(table.header),
+            _latex_row(narrow.header),
             "\\midrule",
-            *map(_latex_row, table.rows),
+            *map(_latex_row, narrow.rows),
             "\\bottomrule",
-            "\\end{tabular}",
-            *(
-                f"\n\\par{{\\footnotesize {escape_latex(line)}\\par}}"
-                for line in [*table.footer, table.source]
-            ),
+            "\\end{tabular}}",
+            *(f"\n\\par{{\\footnotesize {escape_latex(line)}\\par}}" for line in below),
+            "\\end{table}",
             "",
         ]
     )
@@ -242,18 +361,31 @@ def _latex_row(cells: list[str]) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """`text` with every character that TeX would interpret made literal."""
-    return "".join(LATEX_ESCAPES.get(character, character) for character in text)
+    """`text` with every character that TeX would interpret made literal, and minus signs."""
+    parts = re.split(r"(?<![\w-])-(?=\d)", text)
+    return "$-$".join("".join(map(_latex_letter, part)) for part in parts)
+
+
+def _latex_letter(letter: str) -> str:
+    if letter in LATEX_ESCAPES:
+        return LATEX_ESCAPES[letter]
+    return letter if letter <= LAST_LATIN else f"\\nonlatin{{{letter}}}{{U+{ord(letter):04X}}}"
 
 
 def plain_text(table: Table) -> str:
     """Aligned columns with a rule below the header, then the footer."""
-    columns = [_padded(column) for column in table.columns]
-    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    headers = [textwrap.wrap(column.header, column.width) for column in table.columns]
+    height = max(map(len, headers))
+    columns = [
+        _aligned(
+            [*[""] * (height - len(header)), *header, "-" * column.width, *column.cells], column
+        )
+        for header, column in zip(headers, table.columns, strict=True)
+    ]
+    lines = [GAP.join(cells).rstrip() for cells in zip(*columns, strict=True)]
     return "\n".join([*lines, "", *table.footer, table.source]) + "\n"
 
 
-def _padded(column: Column) -> list[str]:
-    width = max(len(text) for text in (column.header, *column.cells))
-    cells = [column.header, "-" * width, *column.cells]
+def _aligned(cells: Sequence[str], column: Column) -> list[str]:
+    width = column.width
     return [cell.rjust(width) if column.is_number else cell.ljust(width) for cell in cells]
