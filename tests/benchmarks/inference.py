@@ -49,14 +49,14 @@ def write_model(directory):
 
     from txlbench.config.model import ModelConfig
     from txlbench.models.convert.hf import write_hf
-    from txlbench.models.convert.official import Converted, SourceView
+    from txlbench.models.convert.official import Converted
     from txlbench.models.factory import build_model
 
     torch.manual_seed(1)
     config = ModelConfig(encoding="xl", dropout=0.0, **SMALL)
     model = build_model(config, VOCABULARY)
-    view = SourceView(mem_len=640, tgt_len=64, clamp_len=None, same_length=False)
-    write_hf(Converted(config, VOCABULARY, dict(model.state_dict()), view, None), directory)
+    converted = Converted(config, VOCABULARY, dict(model.state_dict()), mem_len=640, tgt_len=64)
+    write_hf(converted, directory)
 
 
 def open_sides(reference_python, model, threads):

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import torch
 
 from tests.benchmarks.answering import answer
-from txlbench.commands.load_model import load_model
+from txlbench.commands.model_ref import resolve
 from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.generation import Sampling
 from txlbench.evaluation.scoring import zero_memory
@@ -14,7 +14,7 @@ from txlbench.evaluation.scoring import zero_memory
 
 def main():
     torch.set_grad_enabled(False)
-    model = load_model(f"hf:{sys.argv[1]}", torch.device("cpu")).model
+    model = resolve(f"hf:{sys.argv[1]}").load(torch.device("cpu")).model
 
     def full_state(batch, mem_len, dtype):
         """A memory of zeros, as the reference begins."""

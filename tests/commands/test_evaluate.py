@@ -9,9 +9,10 @@ import torch
 
 from tests.models.convert.scored import GOLDEN, golden
 from tests.runs.trial import finished, write_spec
-from txlbench.commands.evaluate import evaluate
-from txlbench.commands.load_model import export_model, import_model, load_model
-from txlbench.commands.texts import Question
+from txlbench.commands.evaluate import EvalRequest, evaluate
+from txlbench.commands.model_ref import resolve
+from txlbench.commands.weights import export_model, import_model
+from txlbench.config.measurements import segments_of
 from txlbench.errors import UserError
 
 CPU = torch.device("cpu")
@@ -23,7 +24,7 @@ def run_of(settings=None, **top):
 
 
 def asked(run, **settings):
-    (answer,) = evaluate(Question(str(run.path), device="cpu", **settings))
+    (answer,) = evaluate(EvalRequest(str(run.path), device="cpu", **settings))
     return answer
 
 
@@ -32,7 +33,7 @@ def test_a_run_scores_what_its_own_evaluation_scored():
     summary = run.read_summary()["results"][0]
     assert asked(run, batch_size=4).score.loss == pytest.approx(summary["init"]["loss"], abs=1e-6)
     lengths = evaluate(
-        Question(str(run.path), device="cpu", batch_size=4, attention_lengths=(4, 8))
+        EvalRequest(str(run.path), device="cpu", batch_size=4, attention_lengths=(4, 8))
     )
     for answer in lengths:
         point = next(
@@ -47,7 +48,7 @@ def test_a_run_scores_what_its_own_evaluation_scored():
 def test_without_recurrence_lengths_are_sliding_windows():
     run = run_of({"train.recurrence": False, "evaluate.tokens": None})
     (answer,) = evaluate(
-        Question(str(run.path), device="cpu", batch_size=4, attention_lengths=(8,))
+        EvalRequest(str(run.path), device="cpu", batch_size=4, attention_lengths=(8,))
     )
     assert answer.measurement.regime == "windows"
     sweep = run.read_summary()["results"][0]["sweep"]
@@ -57,15 +58,17 @@ def test_without_recurrence_lengths_are_sliding_windows():
 
 def test_exact_gives_one_number_at_every_batch_size():
     run = run_of({"model.n_layer": 2})
-    losses = [asked(run, batch_size=size, exact=True).score.loss for size in (1, 3, 10, 64)]
+    losses = [
+        asked(run, batch_size=size, exact=True, whole=True).score.loss for size in (1, 3, 10, 64)
+    ]
     assert max(losses) - min(losses) < 1e-6
-    cold = [asked(run, batch_size=size).score.loss for size in (1, 64)]
+    cold = [asked(run, batch_size=size, whole=True).score.loss for size in (1, 64)]
     assert abs(cold[0] - cold[1]) > 1e-5  # else exactness would show nothing
 
 
 def test_losses_are_in_order_and_their_mean_is_the_loss(tmp_path):
     run = run_of()
-    answer = asked(run, batch_size=3, losses=tmp_path / "out.npz")
+    answer = asked(run, batch_size=3, losses=tmp_path / "out.npz", whole=True)
     with np.load(tmp_path / "out.npz", allow_pickle=False) as file:
         losses, positions = file["losses"], file["positions"]
     assert losses.dtype == np.float32
@@ -80,7 +83,7 @@ def test_tokens_of_ones_own_are_scored_all_but_the_first(tmp_path):
     np.save(tmp_path / "ids.npy", ids)
     answer = asked(run, tokens=tmp_path / "ids.npy")
     assert answer.score.tokens == 199
-    assert answer.units == ("bpc", "ppl")
+    assert answer.text.units == ("bpc", "ppl")
 
 
 def test_hugging_face_weights_give_hugging_faces_losses(tmp_path):
@@ -106,9 +109,10 @@ def test_import_export_import_is_exact(tmp_path):
     run, _ = import_model(f"hf:{GOLDEN / 'own'}", tmp_path / "one")
     export_model(str(run.path), f"hf:{tmp_path / 'folder'}")
     again, _ = import_model(f"hf:{tmp_path / 'folder'}", tmp_path / "two")
-    one, two = (load_model(str(each.path), CPU) for each in (run, again))
-    assert one.config == two.config
-    assert one.look_back == two.look_back
+    one, two = (resolve(str(each.path)).load(CPU) for each in (run, again))
+    assert one.settings.model == two.settings.model
+    for each in (one, two):
+        assert segments_of(each.settings).memory == 40
     for name, weight in one.model.state_dict().items():
         assert torch.equal(weight, two.model.state_dict()[name])
 
@@ -116,10 +120,10 @@ def test_import_export_import_is_exact(tmp_path):
 def test_a_run_of_our_own_goes_out_and_comes_back(tmp_path):
     run = run_of()
     export_model(str(run.path), f"hf:{tmp_path / 'folder'}")
-    ours, theirs = asked(run).score.loss, None
+    ours, theirs = asked(run, whole=True, batch_size=10).score.loss, None
     np.save(tmp_path / "ids.npy", load_ids(run))
     (answer,) = evaluate(
-        Question(f"hf:{tmp_path / 'folder'}", tokens=tmp_path / "ids.npy", device="cpu")
+        EvalRequest(f"hf:{tmp_path / 'folder'}", tokens=tmp_path / "ids.npy", device="cpu")
     )
     theirs = answer.score.loss
     assert theirs == pytest.approx(ours, abs=1e-6)
@@ -144,7 +148,7 @@ def test_an_imported_model_stops_on_a_corpus_it_knows_nothing_of(tmp_path):
     symbols = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
     text = symbols[: converted.vocabulary_size]
     Path("chars.txt").write_text(text * 40)
-    question = Question(str(run.path), corpus="chars.txt", level="char", device="cpu")
+    question = EvalRequest(str(run.path), corpus="chars.txt", level="char", device="cpu")
     with pytest.raises(UserError, match=r"wrong vocabulary\?"):
         evaluate(question)
 
@@ -183,10 +187,13 @@ def test_another_text_is_read_in_the_models_own_symbols():
     """Ids go by frequency, so those of another text mean other characters."""
     run = char_run()
     text = Path("mine.txt").read_text()
-    same = on_text(run, text)
-    assert same == pytest.approx(asked(run).score.loss, abs=1e-6)
+    same = on_text(run, text, split="test")
+    own = asked(run, whole=True, batch_size=10).score.loss
+    assert same == pytest.approx(own, abs=1e-6)
     letters = str.maketrans("aelt", "leta")
-    assert on_text(run, text.translate(letters)) > same + 0.1  # by frequency they are equal
+    assert (
+        on_text(run, text.translate(letters), split="test") > same + 0.1
+    )  # by frequency they are equal
 
 
 def test_a_text_with_symbols_the_model_does_not_know_is_refused():
@@ -194,7 +201,7 @@ def test_a_text_with_symbols_the_model_does_not_know_is_refused():
     with pytest.raises(UserError, match="does not know '#'"):
         on_text(run, Path("mine.txt").read_text() + "#" * 300)
     words = run_of({"corpus.level": "word"})
-    with pytest.raises(UserError, match="does not know"):
+    with pytest.raises(UserError, match=r"reads words, mine\.txt is to be read as bytes"):
         asked(words, corpus="mine.txt", level="byte")
 
 
@@ -204,7 +211,7 @@ def test_options_that_say_nothing_are_refused():
         asked(run, level="char")
     with pytest.raises(UserError, match="--no-same-length"):
         asked(run, attention_lengths=(4,), same_length=False)
-    assert len(evaluate(Question(str(run.path), device="cpu", attention_lengths=(4, 4)))) == 1
+    assert len(evaluate(EvalRequest(str(run.path), device="cpu", attention_lengths=(4, 4)))) == 1
 
 
 def test_export_does_not_write_where_a_file_is(tmp_path):

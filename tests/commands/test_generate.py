@@ -6,44 +6,46 @@ import pytest
 
 from tests.models.convert.scored import GOLDEN
 from tests.runs.trial import finished, write_spec
-from txlbench.commands.generate import Wish, continue_text, vocabulary_of
-from txlbench.commands.load_model import LoadedModel
-from txlbench.data.vocabulary import ByteVocabulary
+from txlbench.commands.generate import GenerateRequest, generate_text, vocabulary_of
+from txlbench.commands.model_ref import Capabilities, ModelRef
+from txlbench.data.vocabulary import ByteVocabulary, likely_level
 from txlbench.errors import UserError
 
 
 def wish(settings=None, **asked):
     write_spec(settings)
-    return Wish(str(finished().path), **{"prompt": "the ", "tokens": 8, "device": "cpu", **asked})
+    return GenerateRequest(
+        str(finished().path), **{"prompt": "the ", "tokens": 8, "device": "cpu", **asked}
+    )
 
 
 def test_the_text_goes_on_from_the_prompt_and_the_seed_decides_how():
     one = wish()
-    made = continue_text(one)
+    made = generate_text(one)
     assert made.text.startswith("the ")
     assert len(made.ids) == 8
-    assert continue_text(one).ids == made.ids
-    assert continue_text(Wish(**{**vars(one), "seed": 2})).ids != made.ids
+    assert generate_text(one).ids == made.ids
+    assert generate_text(GenerateRequest(**{**vars(one), "seed": 2})).ids != made.ids
 
 
 def test_a_prompt_can_lie_in_a_file(tmp_path):
     path = tmp_path / "prompt.txt"
     path.write_text("the ")
     one = wish(prompt=None, prompt_file=path)
-    assert continue_text(one).ids == continue_text(wish()).ids
+    assert generate_text(one).ids == generate_text(wish()).ids
 
 
 def test_memory_is_as_trained_unless_asked_for_and_a_segment_where_there_was_none():
-    assert continue_text(wish(mem_len=3)).mem_len == 3
-    assert continue_text(wish()).mem_len > 0
-    assert continue_text(wish({"train.recurrence": False})).mem_len > 0
+    assert generate_text(wish(mem_len=3)).mem_len == 3
+    assert generate_text(wish()).mem_len > 0
+    assert generate_text(wish({"train.recurrence": False})).mem_len > 0
 
 
 def test_positions_that_restart_have_no_memory():
     settings = {"model.encoding": "absolute", "train.recurrence": False}
-    assert continue_text(wish(settings)).mem_len is None
+    assert generate_text(wish(settings)).mem_len is None
     with pytest.raises(UserError, match="positions of absolute restart"):
-        continue_text(wish(settings, mem_len=3))
+        generate_text(wish(settings, mem_len=3))
 
 
 @pytest.mark.parametrize(
@@ -57,12 +59,12 @@ def test_positions_that_restart_have_no_memory():
 )
 def test_a_prompt_is_needed(asked, problem):
     with pytest.raises(UserError, match=problem):
-        continue_text(wish(**asked))
+        generate_text(wish(**asked))
 
 
 def test_weights_without_a_vocabulary_are_refused():
     with pytest.raises(UserError, match="no vocabulary"):
-        continue_text(Wish(f"hf:{GOLDEN / 'shared'}", prompt="a", device="cpu"))
+        generate_text(GenerateRequest(f"hf:{GOLDEN / 'shared'}", prompt="a", device="cpu"))
 
 
 @pytest.mark.parametrize(
@@ -74,26 +76,27 @@ def test_weights_without_a_vocabulary_are_refused():
     ],
 )
 def test_what_a_token_is_shows_in_the_vocabulary(tokens, level):
-    loaded = LoadedModel("one", None, None, len(tokens), None, tokens=tokens)
-    assert vocabulary_of(loaded).level == level
-    assert vocabulary_of(loaded, "word").level == "word"
+    known = Capabilities(len(tokens), level=likely_level(tokens), tokens=tokens)
+    ref = ModelRef("one", known, Path(), fingerprint=None, open=None)
+    assert vocabulary_of(ref).level == level
+    assert vocabulary_of(ref, "word").level == "word"
 
 
 def test_a_recurrent_state_takes_no_memory_length():
     settings = {"model.kind": "lstm"}
-    assert len(continue_text(wish(settings)).ids) == 8
+    assert len(generate_text(wish(settings)).ids) == 8
     with pytest.raises(UserError, match=r"--mem-len: the state of lstm reaches back"):
-        continue_text(wish(settings, mem_len=3))
+        generate_text(wish(settings, mem_len=3))
 
 
 def test_a_temperature_that_is_no_number_is_refused():
     with pytest.raises(UserError, match=r"--temperature: not a number"):
-        continue_text(wish(temperature=float("nan")))
+        generate_text(wish(temperature=float("nan")))
 
 
 def test_bytes_that_are_no_text_are_taken_as_they_are(tmp_path):
     path = tmp_path / "prompt"
     path.write_bytes(b"the \xff\x00\xe2 ")
-    made = continue_text(wish(prompt=None, prompt_file=path))
+    made = generate_text(wish(prompt=None, prompt_file=path))
     assert len(made.ids) == 8
     assert list(ByteVocabulary.full().encode("a\udcff")) == [97, 255]

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tests.runs.trial import execute_all, finished, plan_of, write_spec
-from txlbench.commands.load_model import find_run, load_model
+from txlbench.commands.model_ref import resolve
+from txlbench.commands.names import find_run
 from txlbench.errors import UserError
 
 CPU = torch.device("cpu")
@@ -30,19 +31,19 @@ def test_a_run_by_directory_id_label_and_mlflow_id():
 def test_the_loaded_model_is_the_best_checkpoint_in_evaluation_mode():
     write_spec()
     run = finished()
-    loaded = load_model(str(run.path), CPU)
+    loaded = resolve(str(run.path)).load(CPU)
     kept = torch.load(run.checkpoints / "best.pt", weights_only=True)["model"]
     assert all(torch.equal(loaded.model.state_dict()[name], kept[name]) for name in kept)
     assert not loaded.model.training
-    assert loaded.vocabulary_size == 256
-    assert (loaded.look_back.tgt_len, loaded.look_back.mem_len) == (8, 8)
+    assert loaded.ref.capabilities.vocabulary_size == 256
+    assert (loaded.settings.train.tgt_len, loaded.settings.train.memory) == (8, 8)
 
 
 def test_the_last_checkpoint_is_the_end_of_training():
     write_spec({"train.eval_interval": 12})
     run = finished()
     best, last = (
-        load_model(str(run.path), CPU, name).model.state_dict() for name in ("best", "last")
+        resolve(str(run.path), name).load(CPU).model.state_dict() for name in ("best", "last")
     )
     assert all(torch.equal(best[name], last[name]) for name in best)  # one validation, at the end
 
@@ -63,7 +64,7 @@ def test_what_is_no_model_is_refused_in_one_line(reference):
     run = finished()
     keep_spec(run)
     with pytest.raises(UserError) as refused:
-        load_model(reference, CPU)
+        resolve(reference).load(CPU)
     assert "\n" not in str(refused.value)
     assert reference in str(refused.value)
 
@@ -94,4 +95,4 @@ def test_weights_that_are_no_numbers_are_refused_by_name(value):
     content["model"]["blocks.0.attention.q_net.weight"][0, 0] = value
     torch.save(content, path)
     with pytest.raises(UserError, match=r"best\.pt: blocks\.0\.attention\.q_net\.weight: NaN or "):
-        load_model(str(run.path), CPU)
+        resolve(str(run.path)).load(CPU)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from txlbench.commands.names import shortest_suffixes
+from txlbench.commands.names import short_titles
 
 
 @pytest.mark.parametrize(
@@ -15,5 +15,5 @@ from txlbench.commands.names import shortest_suffixes
         (["alone/at/home/"], ["home"]),
     ],
 )
-def test_shortest_suffixes(names, expected):
-    assert shortest_suffixes(names) == expected
+def test_titles_are_the_shortest_suffixes(names, expected):
+    assert short_titles(names) == expected

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.commands.loss_files import CONTEXTS, save
+from txlbench.commands import recl
 from txlbench.commands.recl import identity, read_groups, recl_record, run_recl
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
 from txlbench.errors import UserError
@@ -130,29 +131,31 @@ def test_one_context_is_no_walk():
         record(("c.npz",))
 
 
-def test_models_that_are_no_files_are_asked_for_once_with_the_files_contexts():
+def test_models_that_are_no_files_are_asked_for_once_with_the_files_contexts(monkeypatch):
     asked = []
 
-    def losses_of(reference, request):
+    def losses_of(reference, request, progress):
         asked.append((reference, request.contexts))
         return Subject(reference, replace(read_loss_file(Path("b.npz")), path=None))
 
-    groups = read_groups(request(("run/x", "a.npz"), ("run/x",)), losses_of)
+    monkeypatch.setattr(recl, "context_losses_of", losses_of)
+    groups = read_groups(request(("run/x", "a.npz"), ("run/x",)))
     assert asked == [("run/x", CONTEXTS)]
     assert [[each.title for each in group] for group in groups] == [["x", "a"], ["x"]]
     asked.clear()
-    read_groups(request(("run/x",)), losses_of)
+    read_groups(request(("run/x",)))
     assert asked == [("run/x", DEFAULT_CONTEXTS)] == [("run/x", tuple(range(100, 1001, 100)))]
 
 
-def test_models_are_scored_at_the_positions_of_the_files_beside_them():
+def test_models_are_scored_at_the_positions_of_the_files_beside_them(monkeypatch):
     seen = []
 
-    def losses_of(reference, asked):
+    def losses_of(reference, asked, progress):
         seen.append((asked.contexts, asked.positions.tolist(), asked.split))
         return Subject(reference, read_loss_file(Path("b.npz")))
 
-    read_groups(request(("a.npz", "some/run")), losses_of)
+    monkeypatch.setattr(recl, "context_losses_of", losses_of)
+    read_groups(request(("a.npz", "some/run")))
     assert seen == [(CONTEXTS, list(range(2000, 3000)), "test")]
 
 
@@ -191,7 +194,7 @@ def test_characters_are_shown_in_bits_words_in_perplexity():
 
 def test_everything_is_written_where_the_question_says():
     asked = request()
-    outcome = run_recl(asked, refuse)
+    outcome = run_recl(asked)
     assert outcome.path == Path("results") / f"recl-{identity(asked)}" / "recl.json"
     content = json.loads(outcome.path.read_text())
     assert content["groups"] == record()["groups"]
@@ -199,7 +202,7 @@ def test_everything_is_written_where_the_question_says():
     assert outcome.record.warnings == (
         "r = 0.1 is 100 of 1,000 tokens, fewer than 500: the RECL is uncertain",
     )
-    again = run_recl(replace(asked, shares=(0.5,), out=Path("there")), refuse)
+    again = run_recl(replace(asked, shares=(0.5,), out=Path("there")))
     assert again.path.parent == Path("there")
 
 
@@ -213,8 +216,8 @@ def test_another_question_has_another_place():
 def test_nothing_is_left_behind_by_an_error():
     save(Path("c.npz"), split="valid")
     with pytest.raises(UserError):
-        run_recl(request(("a.npz", "c.npz"), out=Path("there")), refuse)
+        run_recl(request(("a.npz", "c.npz"), out=Path("there")))
     assert not Path("there").exists()
     Path("taken").write_text("a file")
     with pytest.raises(UserError, match=r"taken: .*choose another place with --out"):
-        run_recl(request(out=Path("taken")), refuse)
+        run_recl(request(out=Path("taken")))

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.trial import SPEC, finished, write_spec
-from txlbench.commands.load_model import fresh_model, is_fresh
-from txlbench.commands.speed import SpeedRequest, _speedup, run_speed
+from txlbench.commands.speed import SpeedRequest, _speedup, fresh_model, is_fresh, run_speed
 from txlbench.errors import UserError
 
 ROWS = [
@@ -109,10 +108,10 @@ def test_windows_longer_than_learned_positions_are_refused():
 def test_a_fresh_model_is_the_row_with_the_weights_it_begins_with():
     import torch
 
-    loaded, paper = fresh_model("spec.yaml:XL", torch.device("cpu"))
-    again, _ = fresh_model("spec.yaml:XL", torch.device("cpu"))
-    assert (loaded.vocabulary_size, paper) == (204, {"speedup_12": 363})
-    assert loaded.config.d_model == SPEC["model"]["d_model"]
+    loaded, again = (fresh_model("spec.yaml:XL").load(torch.device("cpu")) for _ in range(2))
+    assert loaded.ref.capabilities.vocabulary_size == 204
+    assert loaded.ref.paper == {"speedup_12": 363}
+    assert loaded.settings.model.d_model == SPEC["model"]["d_model"]
     assert not loaded.model.training
     weights, others = loaded.model.state_dict(), again.model.state_dict()
     assert all(torch.equal(weights[name], others[name]) for name in weights)

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tests.runs.trial import execute_all, finished, plan_of, write_spec
-from txlbench.commands.load_model import export_model, import_model, load_model
+from txlbench.commands.model_ref import resolve
 from txlbench.commands.recl_request import ReclRequest
 from txlbench.commands.stored_losses import context_losses_of
+from txlbench.commands.weights import export_model, import_model
 from txlbench.config.base import AttentionSpan
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
@@ -45,7 +46,7 @@ def alone(model, ids, context, position, span):
         return model.losses(hidden, window[:, 1:])[0, -1].item()
 
 
-def refuse(done, total):
+def refuse(reference, done, total):
     raise AssertionError("computed again")
 
 
@@ -64,7 +65,7 @@ def test_losses_are_those_of_the_runs_model_on_its_own_corpus(settings, longest)
     run = run_of(settings)
     found = losses(run.path)
     corpus = prepare(run.read_config().corpus)
-    ids, model = corpus.ids("test"), load_model(str(run.path), CPU).model
+    ids, model = corpus.ids("test"), resolve(str(run.path)).load(CPU).model
     expected = [
         [
             alone(model, ids, min(c, longest or c), t, AttentionSpan(mem_len=0))
@@ -130,13 +131,13 @@ def test_interrupted_work_continues(monkeypatch):
     monkeypatch.setattr(context_losses.torch, "get_num_threads", lambda: 1)
     asked, told = replace(ASKED, batch_size=5), []
 
-    def stop(done, total):
+    def stop(reference, done, total):
         if done >= 10:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         losses(run.path, asked, progress=stop)
-    found = losses(run.path, asked, progress=lambda done, total: told.append((done, total)))
+    found = losses(run.path, asked, progress=lambda _, done, total: told.append((done, total)))
     assert told[0][0] == 10
     assert told[-1][0] == told[-1][1]
     assert [path.suffix for path in run.losses.iterdir()] == [".npz"]
@@ -163,7 +164,7 @@ def test_a_clamp_length_for_evaluation_counts():
     run = run_of({"evaluate.clamp_len": 3})
     found = losses(run.path)
     corpus = prepare(run.read_config().corpus)
-    ids, model = corpus.ids("test"), load_model(str(run.path), CPU).model
+    ids, model = corpus.ids("test"), resolve(str(run.path)).load(CPU).model
     span = AttentionSpan(mem_len=0, clamp_len=3)
     expected = [alone(model, ids, 16, t, span) for t in found.positions]
     np.testing.assert_allclose(found.losses[-1], expected, rtol=0, atol=1e-5)
@@ -178,7 +179,7 @@ def test_an_exported_model_scores_as_its_run_and_its_losses_are_kept_with_the_co
     expected = losses(run.path)
     export_model(str(run.path), "hf:out")
     import_model("hf:out", Path("taken"))
-    asked = replace(ASKED, corpus="mine.txt")
+    asked = replace(ASKED, corpus="mine.txt", split="test")
     for reference in ("hf:out", "taken"):
         found = losses(reference, asked)
         np.testing.assert_allclose(found.losses, expected.losses, rtol=0, atol=1e-5)
@@ -259,9 +260,9 @@ def test_a_text_is_read_in_the_models_own_symbols(folder):
     text = "hgfedcba" * 100 + "hhhhhhaaaa" * 100
     (folder / "other").write_text(text)
     found = losses(run.path, replace(ASKED, corpus="other", level="char"))
-    loaded = load_model(str(run.path), CPU)
-    known = {symbol: number for number, symbol in enumerate(loaded.tokens)}
-    test = np.array([known[letter] for letter in text[int(0.95 * len(text)) :]])
+    loaded = resolve(str(run.path)).load(CPU)
+    known = {symbol: number for number, symbol in enumerate(loaded.ref.capabilities.tokens)}
+    test = np.array([known[letter] for letter in text])
     span = AttentionSpan(mem_len=16)
     position = int(found.positions[7])
     assert found.losses[1, 7] == pytest.approx(

@@ -8,7 +8,6 @@ import pytest
 
 from tests.runs.trial import execute_all, plan_of, write_spec
 from txlbench.commands.recl_request import ReclRequest
-from txlbench.commands.stored_losses import context_losses_of
 from txlbench.commands.truth import CONTEXTS, hold_against_truth, known_losses
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.planted import PROCESS
@@ -41,7 +40,7 @@ def place():
 
 
 def test_the_best_seed_of_each_finished_row(place):
-    text = hold_against_truth(place, ASKED, context_losses_of).written.text
+    text = hold_against_truth(place, ASKED).written.text
     record = json.loads((PLACE / "truth.json").read_text())
     (row,) = record["rows"]
     valid = {
@@ -59,7 +58,7 @@ def test_the_best_seed_of_each_finished_row(place):
 
 
 def test_the_streaming_optimum_is_of_the_same_tokens(place):
-    hold_against_truth(place, ASKED, context_losses_of)
+    hold_against_truth(place, ASKED)
     (row,) = json.loads((PLACE / "truth.json").read_text())["rows"]
     streaming = row["streaming"]
     assert streaming["tokens"] == 60
@@ -84,10 +83,10 @@ def test_another_corpus_is_refused():
     directory, runs = opened()
     execute_all(runs)
     with pytest.raises(UserError, match="corpus mine; the truth is known of planted only"):
-        hold_against_truth(directory, ASKED, context_losses_of)
+        hold_against_truth(directory, ASKED)
 
 
 def test_nothing_finished_is_refused():
     directory, _ = opened(SETTINGS, corpus="planted")
     with pytest.raises(UserError, match="no run is finished; run `make planted`"):
-        hold_against_truth(directory, ASKED, context_losses_of)
+        hold_against_truth(directory, ASKED)

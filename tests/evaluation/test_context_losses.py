@@ -12,15 +12,15 @@ import torch
 from tests.models.subjects import NOT_RELATIVE, RELATIVE, SUBJECTS, VOCABULARY
 from txlbench.config.base import AttentionSpan
 from txlbench.errors import UserError
-from txlbench.evaluation import context_losses as module
+from txlbench.evaluation import context_reading
 from txlbench.evaluation.context_losses import PartialLosses, Windows, context_losses
-from txlbench.evaluation.context_reading import Reading
+from txlbench.evaluation.context_reading import WindowReader
 
 CPU = torch.device("cpu")
 CONTEXTS = np.array([3, 5, 11])
 POSITIONS = 11 + 2 * np.arange(8)
 LONGEST = 11
-WHOLE = Reading(AttentionSpan(mem_len=LONGEST), LONGEST, segment=LONGEST, windows=4)
+SPAN = AttentionSpan(mem_len=LONGEST)
 every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
 
 
@@ -41,9 +41,21 @@ def ignore(done, total):
     pass
 
 
-def losses(model, reading, path, progress=ignore, contexts=CONTEXTS):
+def losses(model, path, progress=ignore, *, span=SPAN, segment=LONGEST, longest=LONGEST, at_once=4):
+    columns = np.unique(np.minimum(CONTEXTS, longest)) - 1
+    reader = WindowReader(model, span, segment, columns)
     with PartialLosses(path / "x.part") as kept:
-        return context_losses(model, text(), contexts, POSITIONS, reading, CPU, kept, progress)
+        return context_losses(
+            reader,
+            text(),
+            CONTEXTS,
+            POSITIONS,
+            kept,
+            longest=longest,
+            at_once=at_once,
+            device=CPU,
+            progress=progress,
+        )
 
 
 def alone(model, ids, context, position, span):
@@ -60,11 +72,10 @@ def by_hand(model, contexts=CONTEXTS, span=AttentionSpan(mem_len=0)):  # noqa: B
 
 
 @every_model
-@pytest.mark.parametrize("windows", [1, 4, 100])
-def test_each_loss_is_that_of_the_tokens_alone(subject, windows, tmp_path):
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+def test_each_loss_is_that_of_the_tokens_alone(subject, at_once, tmp_path):
     model = subject.build()
-    reading = Reading(AttentionSpan(mem_len=LONGEST), LONGEST, LONGEST, windows)
-    found = losses(model, reading, tmp_path)
+    found = losses(model, tmp_path, at_once=at_once)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, by_hand(model), rtol=0, atol=1e-5)
 
@@ -73,8 +84,8 @@ def test_each_loss_is_that_of_the_tokens_alone(subject, windows, tmp_path):
 @pytest.mark.parametrize("segment", [1, 4, 10])
 def test_where_windows_are_cut_changes_nothing(subject, segment, tmp_path):
     model = subject.build()
-    reading = Reading(AttentionSpan(mem_len=LONGEST), LONGEST, segment, windows=4)
-    np.testing.assert_allclose(losses(model, reading, tmp_path), by_hand(model), rtol=0, atol=1e-5)
+    found = losses(model, tmp_path, segment=segment)
+    np.testing.assert_allclose(found, by_hand(model), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.attends], ids=lambda s: s.name)
@@ -84,7 +95,7 @@ def test_with_an_attention_length_every_query_sees_so_many_keys(subject, segment
     model = subject.build()
     if not subject.relative:
         segment = LONGEST
-    found = losses(model, Reading(span, LONGEST, segment, windows=4), tmp_path)
+    found = losses(model, tmp_path, span=span, segment=segment)
     np.testing.assert_allclose(found, by_hand(model, span=span), rtol=0, atol=1e-5)
     assert np.abs(found - by_hand(model)).max() > 1e-3
 
@@ -92,20 +103,19 @@ def test_with_an_attention_length_every_query_sees_so_many_keys(subject, segment
 @pytest.mark.parametrize("subject", NOT_RELATIVE, ids=lambda s: s.name)
 def test_contexts_beyond_the_longest_are_the_longest(subject, tmp_path):
     model = subject.build()
-    found = losses(
-        model, Reading(AttentionSpan(mem_len=6), longest=6, segment=6, windows=4), tmp_path
-    )
+    found = losses(model, tmp_path, span=AttentionSpan(mem_len=6), segment=6, longest=6)
     np.testing.assert_allclose(found, by_hand(model, contexts=[3, 5, 6]), rtol=0, atol=1e-5)
 
 
 def test_logits_are_computed_a_few_at_a_time(monkeypatch, tmp_path):
     model, sizes = SUBJECTS[0].build(), []
     plain = model.losses
-    monkeypatch.setattr(module, "TARGETS", 3)
+    monkeypatch.setattr(context_reading, "TARGETS", 3)
     monkeypatch.setattr(model, "losses", lambda h, t: (sizes.append(t.numel()), plain(h, t))[1])
-    found = losses(model, WHOLE, tmp_path)
+    found = losses(model, tmp_path)
     assert max(sizes) == 3
-    assert sum(sizes) == CONTEXTS.size * POSITIONS.size
+    windows = POSITIONS.size + (LONGEST - 3) // 2
+    assert sum(sizes) <= CONTEXTS.size * windows
     monkeypatch.undo()
     np.testing.assert_allclose(found, by_hand(model), rtol=0, atol=1e-5)
 
@@ -125,15 +135,15 @@ class Counting:
 
 def test_on_several_threads_the_losses_are_the_same(tmp_path):
     model = SUBJECTS[0].build()
-    expected = losses(model, WHOLE, tmp_path / "one")
+    expected = losses(model, tmp_path / "one")
     torch.set_num_threads(3)
-    assert np.array_equal(losses(model, WHOLE, tmp_path / "three"), expected)
+    assert np.array_equal(losses(model, tmp_path / "three"), expected)
 
 
 def test_windows_are_shared_by_contexts(tmp_path, monkeypatch):
     model, told = SUBJECTS[0].build(), []
     read = Counting(model, monkeypatch)
-    losses(model, WHOLE, tmp_path, lambda done, total: told.append((done, total)))
+    losses(model, tmp_path, lambda done, total: told.append((done, total)))
     expected = POSITIONS.size + (11 - 3) // 2
     assert read.rows == expected
     assert told == [(done, expected) for done in (0, 4, 8, 12)]
@@ -143,7 +153,7 @@ def test_windows_are_shared_by_contexts(tmp_path, monkeypatch):
 @pytest.mark.parametrize("stop", [4, 8, 12])
 def test_interrupted_work_continues_and_gives_the_same_bits(stop, torn, tmp_path, monkeypatch):
     model = SUBJECTS[0].build()
-    expected = losses(model, WHOLE, tmp_path / "straight")
+    expected = losses(model, tmp_path / "straight")
 
     def interrupt(done, total):
         if done == stop:
@@ -151,10 +161,10 @@ def test_interrupted_work_continues_and_gives_the_same_bits(stop, torn, tmp_path
 
     read = Counting(model, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        losses(model, WHOLE, tmp_path, interrupt)
+        losses(model, tmp_path, interrupt)
     with (tmp_path / "x.part").open("ab") as file:
         file.write(b"\x7f" * torn)
-    found = losses(model, WHOLE, tmp_path)
+    found = losses(model, tmp_path)
     assert np.array_equal(found, expected)
     assert read.rows == 12
 

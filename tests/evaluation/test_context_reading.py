@@ -1,16 +1,22 @@
-"""Readings: bounded in memory, and exact wherever windows are cut."""
+"""Readers of windows: bounded in memory, and exact wherever windows are cut."""
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
-from txlbench.evaluation.context_reading import BUDGETS, Reading, choose_reading, longest_context
+from txlbench.evaluation.context_reading import SCORES, TOKENS, WindowReader, read_windows
 
 CPU = torch.device("cpu")
+COLUMNS = np.array([19, 39])
+
+
+def reading(model, longest, **asked):
+    return read_windows(None, model, np.array([longest]), CPU, **asked)
 
 
 def config(**settings):
@@ -23,44 +29,36 @@ def config(**settings):
 )
 def test_scores_and_tokens_stay_within_the_budget(kind, longest, heads, windows):
     model = config(d_model=64, n_head=heads, **kind)
-    reading = choose_reading(model, longest, CPU, windows=windows)
-    budget = BUDGETS["cpu"]
+    reader, at_once = reading(model, longest, windows=windows)
     # One query of each window is read at least; segments of a window are as long as each other.
-    scores = reading.windows * heads * reading.segment * longest
-    assert scores <= max(budget.scores, reading.windows * heads * longest) * (1 + 1 / longest)
-    assert windows or reading.windows == 1 or reading.windows * longest <= budget.tokens
-    assert reading.windows == (windows or reading.windows)
-    assert reading.span == AttentionSpan(mem_len=longest)
+    scores = at_once * heads * reader.segment * longest
+    assert scores <= max(SCORES["cpu"], at_once * heads * longest) * (1 + 1 / longest)
+    assert windows or at_once == 1 or at_once * longest <= TOKENS["cpu"]
+    assert at_once == (windows or at_once)
+    assert reader.span == AttentionSpan(mem_len=longest)
 
 
 def test_windows_of_positions_that_restart_are_never_cut():
     for encoding in ("absolute", "al-rfou"):
-        reading = choose_reading(config(encoding=encoding, n_head=16), 5000, CPU)
-        assert reading.segment == reading.longest == 5000
+        reader, _ = reading(config(encoding=encoding, n_head=16), 5000)
+        assert reader.segment == 5000
 
 
 def test_an_attention_length_limits_every_query():
-    reading = choose_reading(config(), 40, CPU, attention_length=6, clamp_len=4)
-    assert reading.span == AttentionSpan(mem_len=6, clamp_len=4, same_length=True)
+    reader, _ = reading(config(), 40, attention_length=6, clamp_len=4)
+    assert reader.span == AttentionSpan(mem_len=6, clamp_len=4, same_length=True)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "qrnn"])
 def test_a_model_without_attention_has_no_attention_length(kind):
-    assert choose_reading(config(kind=kind), 40, CPU).segment == 40
+    assert reading(config(kind=kind), 40)[0].segment == 40
     with pytest.raises(UserError, match=f"--attention-length: {kind} has no attention"):
-        choose_reading(config(kind=kind), 40, CPU, attention_length=6)
+        reading(config(kind=kind), 40, attention_length=6)
 
 
 def test_a_memory_shorter_than_the_context_is_refused_where_windows_are_cut():
     with pytest.raises(UserError, match="memory of 39 does not cover a context of 40"):
-        Reading(AttentionSpan(mem_len=39), longest=40, segment=20, windows=1)
-    Reading(AttentionSpan(mem_len=40), longest=40, segment=20, windows=1)
-    Reading(AttentionSpan(mem_len=3, same_length=True), longest=40, segment=20, windows=1)
-    Reading(AttentionSpan(mem_len=0), longest=40, segment=40, windows=1)
-
-
-def test_only_positions_that_restart_limit_the_context():
-    limits = {name: longest_context(config(encoding=name), 32) for name in ("xl", "absolute")}
-    assert limits == {"xl": None, "absolute": 32}
-    assert longest_context(config(encoding="al-rfou"), 32) == 32
-    assert longest_context(config(kind="lstm"), 32) is None
+        WindowReader(None, AttentionSpan(mem_len=39), 20, COLUMNS)
+    WindowReader(None, AttentionSpan(mem_len=40), 20, COLUMNS)
+    WindowReader(None, AttentionSpan(mem_len=3, same_length=True), 20, COLUMNS)
+    WindowReader(None, AttentionSpan(mem_len=0), 40, COLUMNS)

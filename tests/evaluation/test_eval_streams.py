@@ -1,6 +1,6 @@
 """The context of each scored token is what a model of one layer really sees.
 
-Lanes and pieces: each prediction that is asked for is scored once, whatever the cut.
+Streams and segments: each prediction that is asked for is scored once, whatever the cut.
 
 The streaming optimum: each target with the context that attention reaches, by hand.
 """
@@ -11,13 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from tests.evaluation.by_hand import stream
+from tests.evaluation import by_hand
 from tests.models.subjects import VOCABULARY, transformer
 from txlbench.config.base import AttentionSpan
 from txlbench.config.measurements import Measurement
 from txlbench.data.planted import PlantedProcess
 from txlbench.errors import UserError
-from txlbench.evaluation.eval_streams import lanes, pieces, seen_context, streaming_optimum
+from txlbench.evaluation.eval_streams import (
+    eval_streams,
+    seen_context,
+    stream_segments,
+    streaming_optimum,
+)
 from txlbench.evaluation.scoring import score
 
 MEASUREMENTS = {
@@ -62,9 +67,11 @@ def scored(predictions, measurement, n_layer=2):
     """The predictions that are scored, in order, with repetitions."""
     return sorted(
         target
-        for lane in lanes(predictions, measurement, n_layer)
-        for piece in pieces(lane, measurement)
-        for target in range(piece.start + piece.length - piece.scored, piece.start + piece.length)
+        for stream in eval_streams(predictions, measurement, n_layer)
+        for segment in stream_segments(stream, measurement)
+        for target in range(
+            segment.start + segment.length - segment.scored, segment.start + segment.length
+        )
     )
 
 
@@ -122,40 +129,42 @@ def test_sampled_targets_are_spread_over_the_split():
     assert found == [p for end in (200, 400, 600, 800, 1000) for p in range(end - 4, end)]
 
 
-def test_pieces_are_read_within_their_lane_and_never_longer_than_a_segment():
+def test_segments_are_read_within_their_stream_and_never_longer_than_a_segment():
     for predictions, measurement in itertools.product(SIZES, [*STREAMS, *WINDOWS]):
-        for lane in lanes(predictions, measurement, 2):
-            assert 0 <= lane.start <= lane.first < lane.end <= predictions
-            for piece in pieces(lane, measurement):
-                assert lane.start <= piece.start
-                assert piece.start + piece.length <= lane.end
-                assert 0 <= piece.scored <= piece.length <= measurement.tgt_len
+        for stream in eval_streams(predictions, measurement, 2):
+            assert 0 <= stream.start <= stream.first < stream.end <= predictions
+            for segment in stream_segments(stream, measurement):
+                assert stream.start <= segment.start
+                assert segment.start + segment.length <= stream.end
+                assert 0 <= segment.scored <= segment.length <= measurement.tgt_len
 
 
 def test_streams_are_read_without_gaps_so_that_memory_is_right():
     for predictions, measurement in itertools.product(SIZES, STREAMS):
-        for lane in lanes(predictions, measurement, 2):
-            position = lane.start
-            for piece in pieces(lane, measurement):
-                assert piece.start == position
-                position += piece.length
-            assert position == lane.end
+        for stream in eval_streams(predictions, measurement, 2):
+            position = stream.start
+            for segment in stream_segments(stream, measurement):
+                assert segment.start == position
+                position += segment.length
+            assert position == stream.end
 
 
 @pytest.mark.parametrize("kind", [STREAMS, WINDOWS], ids=["streaming", "windows"])
 def test_exact_lanes_are_cut_where_one_pass_over_the_split_would_cut(kind):
     for predictions, measurement in itertools.product(SIZES, kind):
         if measurement.exact:
-            for lane in lanes(predictions, measurement, 2):
-                assert lane.start % measurement.stride == 0, (predictions, measurement)
+            for stream in eval_streams(predictions, measurement, 2):
+                assert stream.start % measurement.stride == 0, (predictions, measurement)
 
 
 def test_lead_in_of_streams():
     """Cold over a whole split; one memory before a sample; all that can reach it if exact."""
 
     def lead(**given):
-        lane = lanes(1000, measured(tgt_len=4, mem_len=6, batch_size=4, **given), n_layer=3)[1]
-        return lane.first - lane.start
+        stream = eval_streams(
+            1000, measured(tgt_len=4, mem_len=6, batch_size=4, **given), n_layer=3
+        )[1]
+        return stream.first - stream.start
 
     assert lead() == 0
     assert lead(tokens=8) == 6
@@ -165,13 +174,13 @@ def test_lead_in_of_streams():
 
 def test_there_are_at_most_batch_size_lanes():
     for predictions, measurement in itertools.product(SIZES, [*STREAMS, *WINDOWS]):
-        assert len(lanes(predictions, measurement, 2)) <= measurement.batch_size
+        assert len(eval_streams(predictions, measurement, 2)) <= measurement.batch_size
 
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_split_of_one_token_has_nothing_to_predict(exact):
     with pytest.raises(UserError, match="split valid has nothing to predict"):
-        lanes(0, measured(exact=exact), 2)
+        eval_streams(0, measured(exact=exact), 2)
 
 
 PROCESS = PlantedProcess(lags=(4, 10), alphabets=(5, 3), repeats=0.8)
@@ -214,13 +223,13 @@ def test_windows_and_samples_of_the_split_are_counted_as_the_evaluator_reads_the
 
 
 def _contexts(positions, ends):
-    """A lead-in of one memory, 6 tokens, before the 10 targets of each lane, in segments of 6."""
+    """A lead-in of one memory, 6 tokens, before the 10 targets of each stream, in segments of 6."""
     found = []
     for position in positions:
-        lane = min(end for end in ends if end >= position) - 10 - 6
-        offset = (position - 1 - lane) % 6
+        stream = min(end for end in ends if end >= position) - 10 - 6
+        offset = (position - 1 - stream) % 6
         start = position - 1 - offset
-        found.append(position - max(lane, start - 6))
+        found.append(position - max(stream, start - 6))
     return np.array(found)
 
 
@@ -230,7 +239,7 @@ def test_no_model_is_better_than_the_context_counted_by_hand_allows():
     other = changed.copy()
     other[:20] = (other[:20] + 1) % 8
     span = AttentionSpan(mem_len=8)
-    one, two = (stream(model, ids, 0, 59, 6, span) for ids in (changed, other))
+    one, two = (by_hand.stream(model, ids, 0, 59, 6, span) for ids in (changed, other))
     for p in range(59):
         context = p % 6 + 1 + 8
         reaches = p + 1 - context < 20

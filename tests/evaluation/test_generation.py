@@ -8,7 +8,7 @@ import torch
 
 from tests.models.subjects import VOCABULARY, small, text, transformer
 from txlbench.config.base import AttentionSpan
-from txlbench.evaluation.generation import Look, Sampling, generate
+from txlbench.evaluation.generation import Sampling, generate
 
 LIKELIEST = Sampling(top_k=1)
 
@@ -16,7 +16,7 @@ LIKELIEST = Sampling(top_k=1)
 def drawn(model, look, sampling=LIKELIEST, seed=1, prompt=None, count=12):
     ids = text(6)[0].numpy() if prompt is None else prompt
     generator = torch.Generator().manual_seed(seed)
-    return list(islice(generate(model, ids, look, sampling, generator), count))
+    return list(islice(generate(model, ids, *look, sampling, generator), count))
 
 
 def by_whole_passes(model, count, window=None):
@@ -33,30 +33,30 @@ def by_whole_passes(model, count, window=None):
 @pytest.mark.parametrize("segment", [1, 4, 100])
 def test_with_memory_of_everything_it_equals_whole_passes(encoding, segment):
     model = transformer(encoding)
-    assert drawn(model, Look(AttentionSpan(mem_len=100), segment)) == by_whole_passes(model, 12)
+    assert drawn(model, (AttentionSpan(mem_len=100), segment)) == by_whole_passes(model, 12)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "qrnn"])
 def test_so_it_does_without_attention(kind):
     model = small(kind=kind)
-    assert drawn(model, Look(AttentionSpan(mem_len=1), 3)) == by_whole_passes(model, 12)
+    assert drawn(model, (AttentionSpan(mem_len=1), 3)) == by_whole_passes(model, 12)
 
 
 @pytest.mark.parametrize("encoding", ["absolute", "al-rfou"])
 def test_positions_that_restart_read_the_newest_tokens_anew(encoding):
     model = transformer(encoding)
-    assert drawn(model, Look(None, 5)) == by_whole_passes(model, 12, window=5)
+    assert drawn(model, (None, 5)) == by_whole_passes(model, 12, window=5)
 
 
 def test_a_one_layer_model_sees_mem_len_tokens_back_and_no_more():
     model = transformer("xl", n_layer=1)
-    assert drawn(model, Look(AttentionSpan(mem_len=3), 1)) == by_whole_passes(model, 12, window=4)
+    assert drawn(model, (AttentionSpan(mem_len=3), 1)) == by_whole_passes(model, 12, window=4)
 
 
 def test_the_seed_decides_the_text():
     model, look, sampling = (
         transformer("xl"),
-        Look(AttentionSpan(mem_len=8), 4),
+        (AttentionSpan(mem_len=8), 4),
         Sampling(None, 3.0),
     )
     assert drawn(model, look, sampling, 1) == drawn(model, look, sampling, 1)

@@ -8,7 +8,7 @@ import torch
 from tests.runs.in_process import run_suite
 from tests.runs.test_resuming import check_same, interrupt
 from tests.runs.trial import finished, prepared, stopping_after, write_spec
-from txlbench.commands.load_model import load_model
+from txlbench.commands.model_ref import resolve
 from txlbench.errors import ExitStatus, UserError
 from txlbench.files import write_json
 from txlbench.records.schema import RunState
@@ -160,7 +160,7 @@ def test_the_model_of_a_damaged_checkpoint_is_refused_in_one_line():
     for name in ("best", "last"):
         zero(run.checkpoints / f"{name}.pt", None)
         with pytest.raises(UserError, match=rf"{name}\.pt: not a whole txlbench checkpoint; "):
-            load_model(str(run.path), torch.device("cpu"), name)
+            resolve(str(run.path), name).load(torch.device("cpu"))
 
 
 @pytest.mark.usefixtures("one_process")

@@ -22,7 +22,7 @@ from tests.reporting.speed_records import bench_result, write_bench
 from tests.reporting.speed_records import write_record as write_speed
 from tests.reporting.test_truth import RECORD as TRUTH
 from tests.runs.trial import SPEC
-from txlbench.commands.texts import _read_ids
+from txlbench.commands.texts import read_ids
 from txlbench.config.grid import load_experiment
 from txlbench.config.loading import dump_yaml
 from txlbench.config.run_config import CorpusConfig
@@ -183,7 +183,7 @@ SUBJECTS = [
         "token ids",
         lambda f: np.save(f / "a.npy", np.arange(40)),
         "a.npy",
-        lambda f: _read_ids(f / "a.npy", 100).sum(),
+        lambda f: read_ids(f / "a.npy", 100).sum(),
     ),
     Subject("experiment", _spec, "spec.yaml", lambda f: load_experiment(f / "spec.yaml"), "yaml"),
     Subject("experiment's bytes", _spec, "spec.yaml", lambda f: load_experiment(f / "spec.yaml")),

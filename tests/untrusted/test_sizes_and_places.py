@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from tests.models.convert.scored import GOLDEN
-from txlbench.commands.load_model import import_model, load_model
-from txlbench.commands.texts import _read_ids
+from txlbench.commands.model_ref import resolve
+from txlbench.commands.texts import read_ids
+from txlbench.commands.weights import import_model
 from txlbench.config.loading import parse_yaml
 from txlbench.config.model import ModelConfig
 from txlbench.config.run_config import ImportedConfig
@@ -49,7 +50,7 @@ def test_an_array_header_of_ten_terabytes(folder):
     np.lib.format.write_array_header_2_0(header, described)
     (folder / "a.npy").write_bytes(header.getvalue() + bytes(64))
     with pytest.raises(UserError, match=r"a\.npy"):
-        _read_ids(folder / "a.npy", 10)
+        read_ids(folder / "a.npy", 10)
 
 
 def test_a_safetensors_header_of_ten_terabytes(folder):
@@ -87,17 +88,17 @@ def imported(**settings):
 def test_a_run_whose_configuration_is_huge(settings):
     imported(**settings)
     with pytest.raises(UserError) as caught:
-        load_model("run", CPU)
+        resolve("run").load(CPU)
     assert "best.pt" in str(caught.value)
 
 
 def test_weights_of_another_run():
     run = imported()
-    load_model("run", CPU)
+    resolve("run").load(CPU)
     for weights in ({}, {"a": torch.ones(1)}, None):
         checkpoint.save_model(run.checkpoints / "best.pt", weights or {})
         with pytest.raises(UserError, match="not those of the run's model"):
-            load_model("run", CPU)
+            resolve("run").load(CPU)
 
 
 def test_a_run_whose_vocabulary_is_huge():
@@ -105,7 +106,7 @@ def test_a_run_whose_vocabulary_is_huge():
     config = run.read_imported()
     run.write_imported(ImportedConfig(**{**dict(config), "vocabulary_size": 2**50}))
     with pytest.raises(UserError, match="shape"):
-        load_model("run", CPU)
+        resolve("run").load(CPU)
 
 
 def test_code_in_a_checkpoint_is_not_executed(folder):

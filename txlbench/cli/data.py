@@ -1,11 +1,11 @@
 """`txlbench data`: lists, prepares and shows corpora, and exports their token ids."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
-from txlbench.cli.options import VerbGroup, level_option, split_option, verb
+from txlbench.cli.options import VerbGroup, level_option, verb
 from txlbench.config.base import Split, displayed
 from txlbench.config.catalogue import CORPORA, UNITS, Level
 from txlbench.config.run_config import CorpusConfig, corpus_named
@@ -101,7 +101,13 @@ def show(name: str, level: Level | None) -> None:
     group=data,
 )
 @click.argument("name")
-@split_option()
+@click.option(
+    "--split",
+    type=click.Choice(get_args(Split)),
+    default="test",
+    show_default=True,
+    help="Split to write.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

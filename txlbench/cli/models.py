@@ -20,7 +20,7 @@ from txlbench.cli.options import (
 from txlbench.config.base import displayed, shown
 
 if TYPE_CHECKING:
-    from txlbench.commands.evaluate import Answer
+    from txlbench.commands.evaluate import EvalResult
 
 
 @verb(
@@ -38,8 +38,13 @@ if TYPE_CHECKING:
     metavar="FILE.npy",
     help="One-dimensional array of token ids to measure on, instead of a corpus.",
 )
-@split_option()
-@count_option("--batch-size", 10, "Streams that are read side by side.")
+@split_option
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="Scores all of the split, not only as many tokens as the row's evaluate.tokens.",
+)
+@count_option("--batch-size", None, "Streams that are read side by side.  [default: as the row]")
 @count_option("--tgt-len", None, "Tokens in a segment.  [default: as trained]")
 @count_option("--mem-len", None, "Cached states of earlier tokens.  [default: as trained]", 0)
 @click.option(
@@ -79,41 +84,45 @@ def evaluate(format_: str, **options: Any) -> None:
     MODEL is a run directory, EXPERIMENT/LABEL or EXPERIMENT/RUN-ID under results/, runs:/ID of
     MLflow, or weights of another program: hf:DIR, torch:FILE, tf:PREFIX.
 
-    Settings that are not given are those of training. The split is read as --batch-size streams;
-    each begins without memory, which the output counts as cold starts. Without recurrence,
-    --attention-lengths reads in overlapping windows of that many tokens.
+    Without options a row is measured as the result table measures it: in the regime of training,
+    and with --attention-lengths as in its sweep. A text of your own is read at the model's level,
+    with the model's vocabulary, as a whole. Streams begin without memory, which the output counts
+    as cold starts. A row with several seeds gives the loss of each, the mean and its interval.
     """
+    from txlbench.commands.evaluate import EvalRequest
     from txlbench.commands.evaluate import evaluate as run_evaluation
-    from txlbench.commands.texts import Question
 
-    answers = run_evaluation(Question(**options))
-    for answer in answers:
-        if answer.suspicion:
-            click.echo(f"Warning: {answer.suspicion}", err=True)
+    results = run_evaluation(EvalRequest(**options))
+    warnings = [warning for one in results for warning in (one.suspicion, one.text.warning)]
+    for warning in dict.fromkeys(filter(None, warnings)):
+        click.echo(f"Warning: {warning}", err=True)
     if format_ == "json":
-        click.echo(json.dumps([_plain(answer) for answer in answers], indent=2))
+        click.echo(json.dumps([_plain(result) for result in results], indent=2))
         return
-    for answer in answers:
-        click.echo(_sentence(answer))
+    for result in results:
+        click.echo(_sentence(result))
 
 
-def _plain(answer: "Answer") -> dict[str, Any]:
-    scored = answer.score
+def _plain(result: "EvalResult") -> dict[str, Any]:
+    scored, text = result.score, result.text
     return {
         "loss": scored.loss,
-        **{unit: displayed(scored.loss, unit) for unit in answer.units},
+        **{unit: displayed(scored.loss, unit) for unit in text.units},
+        "model": result.model,
+        "part": text.split,
+        "unknown": text.unknown,
         "tokens": scored.tokens,
         "dropped": scored.dropped,
         "cold_starts": scored.cold_starts,
-        "dtype": "fp32",
-        "measurement": answer.measurement.model_dump(mode="json"),
+        "dtype": scored.dtype,
+        "measurement": result.measurement.model_dump(mode="json"),
     }
 
 
-def _sentence(answer: "Answer") -> str:
+def _sentence(result: "EvalResult") -> str:
     """One line: the numbers, then how they were obtained."""
-    scored, how = answer.score, answer.measurement
-    numbers = ", ".join(f"{shown(displayed(scored.loss, u), u)} {u}" for u in answer.units)
+    scored, how, text = result.score, result.measurement, result.text
+    numbers = ", ".join(f"{shown(displayed(scored.loss, u), u)} {u}" for u in text.units)
     settings = [f"{how.regime}, tgt_len {how.tgt_len}, mem_len {how.mem_len}"]
     if how.attention_length:
         settings.insert(0, f"attention length {how.attention_length}")
@@ -166,9 +175,9 @@ def generate(format_: str, top_k: int, **options: Any) -> None:
 
     Each token is sampled from the most likely ones, with a KV cache where the encoding allows it.
     """
-    from txlbench.commands.generate import Wish, continue_text
+    from txlbench.commands.generate import GenerateRequest, generate_text
 
-    made = continue_text(Wish(top_k=top_k or None, **options))
+    made = generate_text(GenerateRequest(top_k=top_k or None, **options))
     if format_ == "json":
         click.echo(json.dumps(vars(made), indent=2))
         return
@@ -203,7 +212,7 @@ def import_(source: str, out: Path, reversed_clusters: bool) -> None:
     PyTorch code or a state dict; or tf:PREFIX, an official TensorFlow checkpoint. No code in these
     files is executed.
     """
-    from txlbench.commands.load_model import import_model
+    from txlbench.commands.weights import import_model
     from txlbench.config.counting import parameters
 
     run, converted = import_model(source, out, reversed_clusters)
@@ -227,6 +236,6 @@ def import_(source: str, out: Path, reversed_clusters: bool) -> None:
 )
 def export(model: str, target: str) -> None:
     """Write the weights of MODEL as a Hugging Face Transformer-XL folder."""
-    from txlbench.commands.load_model import export_model
+    from txlbench.commands.weights import export_model
 
     click.echo(export_model(model, target))

@@ -1,7 +1,8 @@
 """Options that several verbs share, lists of numbers as values, and help that ends in examples."""
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -68,7 +69,7 @@ format_option = click.option(
 level_option = click.option(
     "--level",
     type=click.Choice(get_args(Level)),
-    help="Unit that a text is cut into.  [default: byte]",
+    help="Unit that a text is cut into.  [default: as the model reads, else byte]",
 )
 corpus_option = click.option(
     "--corpus",
@@ -84,14 +85,11 @@ seed_option = click.option(
 )
 
 
-def split_option(default: str | None = "test") -> Callable[[FunctionT], FunctionT]:
-    """--split; without `default` a verb decides by itself, and takes test in the end."""
-    return click.option(
-        "--split",
-        type=click.Choice(get_args(Split)),
-        default=default,
-        help="Split to measure on.  [default: test]",
-    )
+split_option = click.option(
+    "--split",
+    type=click.Choice((*get_args(Split), "all")),
+    help="Split to measure on.  [default: test; all of a text file]",
+)
 
 
 def out_option(
@@ -202,33 +200,34 @@ def show(published: Any) -> None:
 SECONDS_A_LINE = 10.0
 
 
-def losses_of(reference: str, request: Any) -> Any:
-    """The model's losses as a `Subject`; only what is not kept yet needs PyTorch."""
+@contextlib.contextmanager
+def window_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Shows how many windows of each model are read: a bar on a terminal, else lines."""
     from rich.console import Console
-    from rich.progress import Progress
-
-    from txlbench.commands.stored_losses import context_losses_of
+    from rich.progress import Progress, TaskID
 
     console = Console(stderr=True)
+    tasks: dict[str, TaskID] = {}
+    lines = _Lines(not console.is_terminal)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(f"{reference}: windows", total=None)
-        lines = _Lines(reference, not console.is_terminal)
 
-        def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-            lines.say(done, total)
+        def progress(reference: str, done: int, total: int) -> None:
+            if reference not in tasks:
+                tasks[reference] = bar.add_task(f"{reference}: windows", total=total)
+            bar.update(tasks[reference], completed=done, total=total)
+            lines.say(reference, done, total)
 
-        return context_losses_of(reference, request, progress)
+        yield progress
 
 
 class _Lines:
     """A line now and then, where no bar can be drawn."""
 
-    def __init__(self, reference: str, is_wanted: bool) -> None:
-        self._reference, self._is_wanted = reference, is_wanted
+    def __init__(self, is_wanted: bool) -> None:
+        self._is_wanted = is_wanted
         self._next = time.monotonic() + SECONDS_A_LINE
 
-    def say(self, done: int, total: int) -> None:
+    def say(self, reference: str, done: int, total: int) -> None:
         if self._is_wanted and time.monotonic() > self._next:
             self._next = time.monotonic() + SECONDS_A_LINE
-            click.echo(f"{self._reference}: {done:,} of {total:,} windows", err=True)
+            click.echo(f"{reference}: {done:,} of {total:,} windows", err=True)

@@ -12,13 +12,13 @@ from txlbench.cli.options import (
     count_option,
     device_option,
     level_option,
-    losses_of,
     out_option,
     seed_option,
     shares_option,
     show,
     split_option,
     verb,
+    window_progress,
 )
 
 
@@ -51,7 +51,7 @@ from txlbench.cli.options import (
 @count_option("--tokens", None, "Tokens to score.  [default: 10,000; all of a loss file]")
 @corpus_option
 @level_option
-@split_option(None)
+@split_option
 @device_option
 @count_option("--batch-size", None, "Windows read side by side.  [default: what fits the caches]")
 @count_option(
@@ -73,20 +73,14 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
     Each context is measured in windows of tokens that start with empty memory. Losses are kept:
     another --r, --threshold or group computes nothing again, and an interrupted call resumes.
     """
+    from txlbench.commands.names import split_models
     from txlbench.commands.recl import run_recl
     from txlbench.commands.recl_request import ReclRequest
 
-    request = ReclRequest(groups=tuple(map(_names, groups)), **options)
-    show(run_recl(request, losses_of))
-
-
-def _names(group: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in group.split(","))
-    if not all(names):
-        raise click.UsageError(
-            f"--models {group!r} names no model somewhere", click.get_current_context()
-        )
-    return names
+    request = ReclRequest(groups=tuple(map(split_models, groups)), **options)
+    with window_progress() as progress:
+        published = run_recl(request, progress)
+    show(published)
 
 
 @verb("truth", "txlbench truth results/planted", "txlbench truth results/planted --tokens 2000")
@@ -109,4 +103,6 @@ def truth(directory: Path, contexts: tuple[int, ...] | None, **options: Any) -> 
 
     request = ReclRequest(groups=(), contexts=contexts or CONTEXTS, **options)
     for experiment in experiments_at([directory]):
-        show(hold_against_truth(experiment, request, losses_of))
+        with window_progress() as progress:
+            published = hold_against_truth(experiment, request, progress)
+        show(published)

@@ -24,7 +24,7 @@ from txlbench.config.benchmarks import CONTEXTS, VOCABULARY, Workload
 from txlbench.config.train import TrainConfig
 from txlbench.data.streams import Batch
 from txlbench.evaluation.context_losses import PartialLosses, context_losses
-from txlbench.evaluation.context_reading import choose_reading
+from txlbench.evaluation.context_reading import read_windows
 from txlbench.evaluation.scoring import zero_memory
 from txlbench.machine import set_allocator
 from txlbench.models.factory import build_model
@@ -128,14 +128,23 @@ def _contexts(model: LanguageModel, workload: Workload, device: torch.device) ->
     step = CONTEXTS[1] - CONTEXTS[0]
     positions = CONTEXTS[-1] + step * np.arange(workload.units, dtype=np.int64)
     ids = np.random.default_rng(3).integers(VOCABULARY, size=int(positions[-1]) + 1)
-    reading = choose_reading(workload.model, CONTEXTS[-1], device)
+    reader, at_once = read_windows(model, workload.model, contexts, device)
 
     def repeat() -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
             PartialLosses(Path(folder) / "losses.part") as kept,
         ):
-            context_losses(model, ids, contexts, positions, reading, device, kept, lambda *_: None)
+            context_losses(
+                reader,
+                ids,
+                contexts,
+                positions,
+                kept,
+                at_once=at_once,
+                device=device,
+                progress=lambda *_: None,
+            )
 
     return repeat
 

@@ -1,4 +1,4 @@
-"""`eval`: any model on any corpus or token ids, in the regime that was asked for."""
+"""`eval`: any model on any text, measured as the result table measures its row."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,10 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from txlbench.commands.load_model import LoadedModel, load_model
-from txlbench.commands.texts import Question, read_text
-from txlbench.config.base import displayed
-from txlbench.config.measurements import Measurement
+from txlbench.commands.model_ref import ModelRef, resolve_seeds
+from txlbench.commands.texts import Part, ScoredText, read_ids, read_text
+from txlbench.config.base import Split, displayed
+from txlbench.config.catalogue import Level
+from txlbench.config.measurements import (
+    Measurement,
+    Settings,
+    at_attention_length,
+    evaluation_clamp,
+    training_regime,
+)
 from txlbench.errors import UserError
 from txlbench.evaluation.scoring import Score, score
 from txlbench.files import write_atomically
@@ -21,112 +28,195 @@ text: its ids mean something else."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One pass and what it gave.
+class EvalRequest:
+    """What the user asked `eval` for; None stands for the row's own setting.
 
     Attributes:
-        units: bpc or ppl; both where only ids are known.
+        corpus: a catalogue's name or a text; the corpus it was trained on if neither this nor
+            `tokens` is given.
+        level: what a token of a text is, where `corpus` is one.
+        tokens: a 1-D .npy file of token ids; all but the first are scored.
+        split: of the corpus, or all of it; of a text of the user's own all if not given.
+        whole: every target of the split is scored, not as many as the row's evaluate.tokens.
+        attention_lengths: numbers of keys a query sees; empty for the regime of training.
+        losses: where each target's loss goes, as .npz.
+    """
+
+    model: str
+    corpus: str | None = None
+    level: Level | None = None
+    tokens: Path | None = None
+    split: Part | None = None
+    whole: bool = False
+    batch_size: int | None = None
+    tgt_len: int | None = None
+    mem_len: int | None = None
+    attention_lengths: tuple[int, ...] = ()
+    clamp_len: int | None = None
+    same_length: bool | None = None
+    exact: bool = False
+    zero_memory: bool = False
+    losses: Path | None = None
+    device: str = "auto"
+    checkpoint: str = "best"
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """One pass over the text and what it gave.
+
+    Attributes:
+        model: the run, where a row of several seeds was asked for.
+        text: what was scored.
         suspicion: why the number may mean nothing, None if it looks sound.
     """
 
+    model: str
     measurement: Measurement
     score: Score
-    units: tuple[str, ...]
+    text: ScoredText
     suspicion: str | None = None
 
 
-def evaluate(question: Question) -> list[Answer]:
-    """Scores the text once for each attention length, or once as the model looks back.
+def evaluate(request: EvalRequest) -> list[EvalResult]:
+    """Scores the text once for each attention length, or once in the regime of training.
+
+    A row of several seeds gives the results of each, seed after seed.
 
     Raises:
         UserError: if model and text do not fit, or settings exclude each other.
     """
-    device = own_device(question.device)
-    loaded = load_model(question.model, device, question.checkpoint)
-    text = read_text(question, loaded)
-    measurements = _measurements(question, loaded)
-    if question.losses is not None and len(measurements) > 1:
-        raise UserError(
-            f"--losses {question.losses}: {len(measurements)} attention lengths were asked for",
-            "give one",
-        )
-    answers = []
+    refs = resolve_seeds(request.model, request.checkpoint)
+    passes = len(refs) * len(set(request.attention_lengths) or {0})
+    if request.losses is not None and passes > 1:
+        raise UserError(f"--losses {request.losses}: {passes} passes were asked for", "ask for one")
+    results = [result for ref in refs for result in _evaluate(request, ref)]
+    if request.losses is not None:
+        _write_losses(request.losses, results[0].score)
+    return results
+
+
+def _evaluate(request: EvalRequest, ref: ModelRef) -> list[EvalResult]:
+    device = own_device(request.device)
+    text = _text(request, ref)
+    loaded = ref.load(device)
+    settings = loaded.settings
+    measurements = _measurements(request, settings, text)
+    results = []
     for measurement in measurements:
-        depth, keep = loaded.config.n_layer, question.losses is not None
+        depth, keep = settings.model.n_layer, request.losses is not None
         scored = score(loaded.model, text.ids, measurement, depth, device, keep_losses=keep)
-        suspicion = _suspicion(question, loaded, scored)
-        answers.append(Answer(measurement, scored, text.units, suspicion))
-    if question.losses is not None:
-        _write_losses(question.losses, answers[0].score)
-    return answers
+        suspicion = _suspicion(request, ref, scored)
+        results.append(EvalResult(ref.reference, measurement, scored, text, suspicion))
+    return results
 
 
-def _suspicion(question: Question, loaded: LoadedModel, scored: Score) -> str | None:
+def _text(request: EvalRequest, ref: ModelRef) -> ScoredText:
+    if request.tokens is not None:
+        for option in ("corpus", "level", "split"):
+            if getattr(request, option) is not None:
+                raise UserError(f"--tokens and --{option} exclude each other", "drop one of them")
+        return ScoredText("all", read_ids(request.tokens, ref.capabilities.vocabulary_size))
+    split = request.split
+    if split is None and request.corpus is None and ref.trained is not None:
+        split = ref.trained.evaluate.split
+    instead = ", or --tokens with its own ids"
+    return read_text(ref, request.corpus, request.level, split, instead)
+
+
+def _suspicion(request: EvalRequest, ref: ModelRef, scored: Score) -> str | None:
     """What is odd about an imported model's loss.
 
     On a corpus it is an error, since the corpus chose the ids; on ids that the user gave it is
     worth a warning only.
     """
-    perplexity = displayed(scored.loss, "ppl")
-    if loaded.run is not None or perplexity <= WRONG_VOCABULARY * loaded.vocabulary_size:
-        return None
-    problem = (
-        f"{question.model}: perplexity {perplexity:,.0f} of a vocabulary of "
-        f"{loaded.vocabulary_size:,}; wrong vocabulary?"
-    )
-    if question.tokens is None:
+    problem = wrong_vocabulary(ref, scored.loss)
+    if problem is not None and request.tokens is None:
         raise UserError(problem, "give --tokens with the ids that the model was trained on")
     return problem
 
 
-def _measurements(question: Question, loaded: LoadedModel) -> list[Measurement]:
-    """One pass a length, or one as the model looks back."""
-    look_back, recurrent = loaded.look_back, loaded.config.is_recurrent
-    if question.attention_lengths and question.same_length is False:
+def wrong_vocabulary(ref: ModelRef, loss: float) -> str | None:
+    """The sentence for somebody else's model that knows nothing of the text, else None."""
+    perplexity, size = displayed(loss, "ppl"), ref.capabilities.vocabulary_size
+    if ref.trained is not None or not perplexity > WRONG_VOCABULARY * size:  # NaN is told elsewhere
+        return None
+    return (
+        f"{ref.reference}: perplexity {perplexity:,.0f} of a vocabulary of {size:,}; "
+        "wrong vocabulary?"
+    )
+
+
+def _measurements(request: EvalRequest, settings: Settings, text: ScoredText) -> list[Measurement]:
+    """One pass a length, or one in the regime of training; as the result table measures it."""
+    _refuse_what_excludes(request, settings)
+    config = _as_asked(request, settings)
+    split: Split = "test" if text.split == "all" else text.split
+    if request.attention_lengths:
+        lengths = dict.fromkeys(request.attention_lengths)
+        passes = [at_attention_length(config, split, length) for length in lengths]
+    else:
+        passes = [_in_regime(request, config, split)]
+    return [
+        one.model_copy(
+            update={
+                "exact": request.exact,
+                "zero_memory": request.zero_memory and one.regime == "streaming",
+            }
+        )
+        for one in passes
+    ]
+
+
+def _as_asked(request: EvalRequest, settings: Settings) -> Settings:
+    """The row's settings with those of the user in their places."""
+    is_own_text = request.corpus is None and request.tokens is None
+    asked = {
+        "tokens": settings.evaluate.tokens if is_own_text and not request.whole else None,
+        "batch_size": request.batch_size or settings.evaluate.batch_size,
+        "tgt_len": request.tgt_len or settings.evaluate.tgt_len,
+    }
+    if request.clamp_len is not None:
+        asked["clamp_len"] = request.clamp_len
+    changed: dict[str, Any] = {"evaluate": settings.evaluate.model_copy(update=asked)}
+    if request.tgt_len is not None and settings.train is not None:
+        changed["train"] = settings.train.model_copy(update={"tgt_len": request.tgt_len})
+    return settings.model_copy(update=changed)
+
+
+def _in_regime(request: EvalRequest, config: Settings, split: Split) -> Measurement:
+    """The regime of training, with the memory and the span that were asked for."""
+    one = training_regime(config, split)
+    mem_len = one.mem_len if request.mem_len is None else request.mem_len
+    same_length = one.same_length if request.same_length is None else request.same_length
+    if same_length and mem_len == 0:
+        raise UserError("--same-length: needs a memory", "give --mem-len of at least 1")
+    changes: dict[str, Any] = {"mem_len": mem_len, "same_length": same_length}
+    if mem_len != one.mem_len:
+        changes["clamp_len"] = evaluation_clamp(config)
+    if mem_len:
+        changes |= {"regime": "streaming", "stride": one.tgt_len}
+    if request.clamp_len is not None:
+        changes["clamp_len"] = request.clamp_len
+    return one.model_copy(update=changes)
+
+
+def _refuse_what_excludes(request: EvalRequest, settings: Settings) -> None:
+    kind, recurrent = settings.model.kind, settings.model.is_recurrent
+    if request.attention_lengths and request.same_length is False:
         raise UserError(
             "--no-same-length: an attention length is the same for every query", "drop one of them"
         )
-    if question.attention_lengths and recurrent:
+    if request.attention_lengths and request.mem_len is not None:
+        raise UserError("--attention-lengths and --mem-len exclude each other", "drop one of them")
+    if request.attention_lengths and recurrent:
+        raise UserError(f"--attention-lengths: {kind} has no attention", "drop the option")
+    if request.exact and recurrent:
         raise UserError(
-            f"--attention-lengths: {loaded.config.kind} has no attention", "drop the option"
+            f"--exact: the state of {kind} reaches back without limit", "use --batch-size 1"
         )
-    if question.exact and recurrent:
-        raise UserError(
-            f"--exact: the state of {loaded.config.kind} reaches back without limit",
-            "use --batch-size 1",
-        )
-    if question.zero_memory and recurrent:
+    if request.zero_memory and recurrent:
         raise UserError("--zero-memory: is for attention", "drop the option")
-    mem_len = look_back.mem_len if question.mem_len is None else question.mem_len
-    same_length = look_back.same_length if question.same_length is None else question.same_length
-    if same_length and mem_len == 0:
-        raise UserError("--same-length: needs a memory", "give --mem-len of at least 1")
-    one = Measurement(
-        regime="streaming",
-        split=question.split,
-        tgt_len=question.tgt_len or look_back.tgt_len,
-        stride=question.tgt_len or look_back.tgt_len,
-        mem_len=mem_len,
-        same_length=same_length,
-        clamp_len=look_back.clamp_len if question.clamp_len is None else question.clamp_len,
-        batch_size=question.batch_size,
-        exact=question.exact,
-        zero_memory=question.zero_memory,
-    )
-    return [
-        _at_length(one, length, loaded) for length in dict.fromkeys(question.attention_lengths)
-    ] or [one]
-
-
-def _at_length(one: Measurement, length: int, loaded: LoadedModel) -> Measurement:
-    """Every query sees `length` keys: exactly so with recurrence, else in sliding windows."""
-    if loaded.recurrence:
-        changes: dict[str, Any] = {"mem_len": length, "same_length": True}
-    else:
-        stride = max(1, length // 4)
-        changes = {"regime": "windows", "tgt_len": length, "stride": stride, "mem_len": 0}
-        changes |= {"same_length": False, "zero_memory": False}
-    return one.model_copy(update={**changes, "attention_length": length})
 
 
 def _write_losses(path: Path, scored: Score) -> None:

@@ -1,4 +1,4 @@
-"""`generate`: a model goes on with the user's text."""
+"""`generate`: continues the user's text with a model's own tokens."""
 
 import math
 import time
@@ -8,21 +8,22 @@ from pathlib import Path
 
 import torch
 
-from txlbench.commands.load_model import LoadedModel, load_model
+from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import Level
-from txlbench.data.vocabulary import EOS, UNKNOWN, VOCABULARIES, ByteVocabulary, Vocabulary
+from txlbench.config.measurements import evaluation_clamp, segments_of, training_span
+from txlbench.data.vocabulary import VOCABULARIES, Vocabulary
 from txlbench.errors import UserError
-from txlbench.evaluation.generation import Look, Sampling, generate
+from txlbench.evaluation.generation import Sampling, generate
 from txlbench.machine import own_device
 
 
 @dataclass(frozen=True)
-class Wish:
+class GenerateRequest:
     """What the user asked `generate` for.
 
     Attributes:
-        prompt: the text to go on with; `prompt_file` has it otherwise.
+        prompt: the text to continue; `prompt_file` has it otherwise.
         tokens: symbols to add.
         mem_len: cached states; None as trained, at least a segment.
         level: what a token is; None to tell from the run or its vocabulary.
@@ -42,8 +43,8 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Continuation:
-    """What came of it.
+class Sample:
+    """A text that a model continued.
 
     Attributes:
         text: the prompt as the vocabulary writes it, and what the model added.
@@ -58,44 +59,46 @@ class Continuation:
     seconds: float
 
 
-def continue_text(wish: Wish) -> Continuation:
-    """Draws `wish.tokens` symbols after the prompt.
+def generate_text(request: GenerateRequest) -> Sample:
+    """Draws `request.tokens` symbols after the prompt.
 
     Raises:
         UserError: if the prompt is empty or not of the model's symbols.
     """
-    prompt = _prompt(wish)
-    if math.isnan(wish.temperature):
+    prompt = _prompt(request)
+    if math.isnan(request.temperature):
         raise UserError("--temperature: not a number", "1 leaves probabilities as they are")
-    device = own_device(wish.device)
-    loaded = load_model(wish.model, device, wish.checkpoint)
-    vocabulary = vocabulary_of(loaded, wish.level)
+    device = own_device(request.device)
+    ref = resolve(request.model, request.checkpoint)
+    vocabulary = vocabulary_of(ref, request.level)
     ids = vocabulary.encode(prompt)
     if not len(ids):
         raise UserError("the prompt has no symbol", "give a text to go on with")
-    look = _look(loaded, wish.mem_len)
-    sampling, generator = Sampling(wish.top_k, wish.temperature), torch.Generator(device)
+    loaded = ref.load(device)
+    span, segment = _span(loaded, request.mem_len)
+    sampling, generator = Sampling(request.top_k, request.temperature), torch.Generator(device)
     begin = time.perf_counter()
-    drawn = generate(loaded.model, ids, look, sampling, generator.manual_seed(wish.seed))
-    added = list(islice(drawn, wish.tokens))
+    generator.manual_seed(request.seed)
+    drawn = generate(loaded.model, ids, span, segment, sampling, generator)
+    added = list(islice(drawn, request.tokens))
     seconds = time.perf_counter() - begin
-    mem_len = None if look.span is None else look.span.mem_len
-    return Continuation(vocabulary.decode([*ids, *added]), added, mem_len, seconds)
+    mem_len = None if span is None else span.mem_len
+    return Sample(vocabulary.decode([*ids, *added]), added, mem_len, seconds)
 
 
-def _prompt(wish: Wish) -> str:
-    if (wish.prompt is None) == (wish.prompt_file is None):
+def _prompt(request: GenerateRequest) -> str:
+    if (request.prompt is None) == (request.prompt_file is None):
         raise UserError("--prompt and --prompt-file: one of them is needed", "give one")
-    if wish.prompt is not None:
-        return wish.prompt
-    assert wish.prompt_file is not None
+    if request.prompt is not None:
+        return request.prompt
+    assert request.prompt_file is not None
     try:
-        return wish.prompt_file.read_text(encoding="utf-8", errors="surrogateescape")
+        return request.prompt_file.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
-        raise UserError(f"{wish.prompt_file}: {error.strerror}", "give a text file") from error
+        raise UserError(f"{request.prompt_file}: {error.strerror}", "give a text file") from error
 
 
-def vocabulary_of(loaded: LoadedModel, level: Level | None = None) -> Vocabulary:
+def vocabulary_of(ref: ModelRef, level: Level | None = None) -> Vocabulary:
     """The model's own symbols, by which text goes in and out.
 
     Args:
@@ -104,43 +107,41 @@ def vocabulary_of(loaded: LoadedModel, level: Level | None = None) -> Vocabulary
     Raises:
         UserError: if the model brought no vocabulary along.
     """
-    if loaded.tokens is None:
+    known = ref.capabilities
+    level = level or known.level
+    if known.tokens is None or level is None:
         raise UserError(
-            f"{loaded.reference}: has weights but no vocabulary",
+            f"{ref.reference}: has weights but no vocabulary",
             "add the source's vocabulary file, or import it with one",
         )
-    if level is None:
-        level = loaded.run.corpus.resolved_level if loaded.run else _likely_level(loaded.tokens)
-    return VOCABULARIES[level](loaded.tokens)
+    return VOCABULARIES[level](known.tokens)
 
 
-def _likely_level(tokens: tuple[str, ...]) -> Level:
-    """Bytes if they are the 256 values, characters if all are single ones, else words."""
-    if tokens == ByteVocabulary.full().symbols:
-        return "byte"
-    single = all(len(token) == 1 for token in tokens if token not in (EOS, UNKNOWN))
-    return "char" if single else "word"
+def _span(loaded: LoadedModel, mem_len: int | None) -> tuple[AttentionSpan | None, int]:
+    """The span with memory where it is coherent, else None; and the tokens of a segment.
 
-
-def _look(loaded: LoadedModel, mem_len: int | None) -> Look:
-    """Memory where it is coherent: as asked, as trained, or a segment where it had none."""
-    look_back = loaded.look_back
-    if mem_len is not None and loaded.config.is_recurrent:
+    Memory is as long as asked for, as trained, or a segment where it had none.
+    """
+    settings, known = loaded.settings, loaded.ref.capabilities
+    trained, tgt_len = training_span(settings), segments_of(settings).tgt_len
+    if mem_len is not None and not known.attends:
         raise UserError(
-            f"--mem-len: the state of {loaded.config.kind} reaches back without limit",
+            f"--mem-len: the state of {settings.model.kind} reaches back without limit",
             "drop the option",
         )
-    if not loaded.config.has_coherent_memory:
+    if not known.reads_in_segments:
         if mem_len is not None:
             raise UserError(
-                f"--mem-len: positions of {loaded.config.name} restart at every segment",
+                f"--mem-len: positions of {settings.model.name} restart at every segment",
                 "drop the option: the newest tokens are read anew for each",
             )
-        return Look(None, look_back.tgt_len)
+        return None, tgt_len
     if mem_len is None:
-        mem_len = look_back.mem_len or look_back.tgt_len
-    same_length = look_back.same_length and mem_len > 0
-    return Look(
-        AttentionSpan(mem_len=mem_len, clamp_len=look_back.clamp_len, same_length=same_length),
-        look_back.tgt_len,
+        mem_len = trained.mem_len or tgt_len
+    as_trained = mem_len == trained.mem_len
+    span = AttentionSpan(
+        mem_len=mem_len,
+        clamp_len=trained.clamp_len if as_trained else evaluation_clamp(settings),
+        same_length=trained.same_length and mem_len > 0,
     )
+    return span, tgt_len

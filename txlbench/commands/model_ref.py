@@ -1,127 +1,255 @@
-"""A model whose context losses are asked for, known as far as its weights need not be loaded."""
+"""A lazy reference to a model: what is known of it before its weights are loaded.
 
-import hashlib
+A MODEL is a run directory; `EXPERIMENT/LABEL` or `EXPERIMENT/RUN-ID` under results/; `runs:/ID` of
+MLflow; or a source of weights with a prefix, such as `hf:DIR`. Nothing here loads PyTorch but what
+such a source needs.
+"""
+
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from txlbench.commands.names import find_run, is_foreign
+from txlbench.commands.names import find_run, find_runs
+from txlbench.config.catalogue import UNITS, Level
 from txlbench.config.identity import run_id
-from txlbench.config.model import ModelConfig
-from txlbench.config.run_config import LookBack, RunConfig
+from txlbench.config.measurements import Settings, segments_of
+from txlbench.config.run_config import RunConfig
 from txlbench.config.train import TrainConfig
 from txlbench.data.download import data_root, file_checksum
+from txlbench.data.vocabulary import VOCABULARIES, Vocabulary, likely_level
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
 
-if TYPE_CHECKING:  # What is kept already needs no torch.
+if TYPE_CHECKING:
     import torch
 
-    from txlbench.commands.load_model import LoadedModel
+    from txlbench.evaluation.context_losses import WindowModel
+    from txlbench.models.interface import LanguageModel
+
+
+class OpenSource(Protocol):
+    """Makes the reference to somebody else's weights; `place` is what follows the prefix."""
+
+    def __call__(self, reference: str, place: str) -> "ModelRef": ...
 
 
 @dataclass(frozen=True)
-class KnownModel:
-    """What decides a model's context losses, and how to get at its weights.
+class Capabilities:
+    """What can be asked of a model.
+
+    Attributes:
+        vocabulary_size: token types it predicts.
+        longest_context: the most predecessors it can use; None without limit. Positions that
+            restart at every segment are trained up to tgt_len and mean nothing beyond.
+        reads_in_segments: whether what it remembers of a segment means the same in the next.
+        attends: whether it has attention, so that an attention length can be chosen.
+        level: what a token is, as far as that is known.
+        tokens: its vocabulary in order of id, where it brought one along.
+    """
+
+    vocabulary_size: int
+    longest_context: int | None = None
+    reads_in_segments: bool = True
+    attends: bool = True
+    level: Level | None = None
+    tokens: tuple[str, ...] | None = None
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """bpc or ppl; both where nothing tells what a token is."""
+        return ("bpc", "ppl") if self.level is None else (UNITS[self.level],)
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The symbols by which text goes in and out, where they are known."""
+        if self.tokens is None or self.level is None:
+            return None
+        return VOCABULARIES[self.level](self.tokens)
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A model that was found and not loaded.
 
     Attributes:
         reference: what the user called it.
-        weights: fingerprint of the weights.
-        losses: the directory in which its losses are kept.
-        config: the model's configuration.
-        look_back: tgt_len as trained, and clamp_len for distances not met in training.
-        load: loads it to a device.
-        run: the configuration it was trained with here; None for an imported one.
+        capabilities: what can be asked of it.
+        losses: the directory in which its context losses are kept.
+        fingerprint: gives what tells its weights from others.
+        open: gives the model itself in evaluation mode on a device: a `LanguageModel`, or anything
+            with the `token_losses` of a `WindowModel`.
+        config: how it was trained, or how its source evaluates it; None where nobody says.
+        run: the run directory, where there is one.
         paper: the paper's numbers of its row.
+        checkpoint: best or last; of runs only.
     """
 
     reference: str
-    weights: str
+    capabilities: Capabilities
     losses: Path
-    config: ModelConfig
-    look_back: LookBack
-    load: Callable[["torch.device"], "LoadedModel"]
-    run: RunConfig | None = None
+    fingerprint: Callable[[], str]
+    open: Callable[["torch.device"], "LanguageModel | WindowModel"]
+    config: Settings | None = None
+    run: RunDirectory | None = None
     paper: Mapping[str, float | str] = field(default_factory=dict)
+    checkpoint: str | None = None
+
+    @property
+    def trained(self) -> RunConfig | None:
+        """The configuration it was trained with here; None for somebody else's model."""
+        return self.config if isinstance(self.config, RunConfig) else None
+
+    def load(self, device: "torch.device") -> "LoadedModel":
+        """Loads the weights onto `device`."""
+        return LoadedModel(self, self.open(device))
 
 
-def known_model(reference: str, checkpoint: str, results: Path = RESULTS) -> KnownModel:
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in evaluation mode, and the reference that led to it."""
+
+    ref: ModelRef
+    model: Any
+
+    @property
+    def settings(self) -> Settings:
+        """How it was trained or is evaluated; UserError if nobody says."""
+        if self.ref.config is None:
+            raise UserError(
+                f"{self.ref.reference}: offers the losses of windows only", "use it with recl"
+            )
+        return self.ref.config
+
+
+def resolve(reference: str, checkpoint: str = "best", results: Path = RESULTS) -> ModelRef:
     """The model that `reference` names.
 
     Args:
         checkpoint: best or last; of runs only.
 
     Raises:
-        UserError: if there is no such model, or it has no such checkpoint.
+        UserError: if nothing, or more than one thing, goes by that name, or it has no such
+            checkpoint.
     """
-    if is_foreign(reference):
-        return _foreign(reference)
-    run = find_run(reference, results)
-    if run.state is RunState.IMPORTED:
-        imported = run.read_imported()
-        return _in_directory(reference, run, "best", imported.model, imported.evaluate)
-    config = run.read_config()
-    asked = config.evaluate.clamp_len
-    clamp_len = config.model.clamp_len if asked is None else asked
-    look_back = LookBack(tgt_len=config.train.tgt_len, clamp_len=clamp_len)
-    known = _in_directory(reference, run, checkpoint, config.model, look_back)
-    return replace(known, run=config, paper=run.read_paper())
+    kind, colon, place = reference.partition(":")
+    if colon and kind in SOURCES:
+        return SOURCES[kind](reference, place)
+    return _of_run(reference, find_run(reference, results), checkpoint)
 
 
-def known_with_resets(known: KnownModel, checkpoint: str) -> KnownModel | None:
+def resolve_seeds(
+    reference: str, checkpoint: str = "best", results: Path = RESULTS
+) -> list[ModelRef]:
+    """The model that `reference` names, or that of every seed of the row it names."""
+    if reference.partition(":")[0] in SOURCES:
+        return [resolve(reference, checkpoint, results)]
+    runs = find_runs(reference, results)
+    if len(runs) == 1:
+        return [_of_run(reference, runs[0], checkpoint)]
+    experiment = reference.partition("/")[0]
+    return [_of_run(f"{experiment}/{run.id}", run, checkpoint) for run in runs]
+
+
+def _of_run(reference: str, run: RunDirectory, checkpoint: str) -> ModelRef:
+    """A run, or what was imported as one; its context losses lie beside its weights."""
+    imported = run.state is RunState.IMPORTED
+    name = "best" if imported else checkpoint
+    path = run.checkpoints / f"{name}.pt"
+    if not path.is_file():
+        raise UserError(f"{path}: no such checkpoint", "train the run first")
+    config: Settings
+    if imported:
+        config, level = run.read_imported(), None
+        size = config.vocabulary_size
+    else:
+        config = run.read_config()
+        size, level = _vocabulary_size(run), config.corpus.resolved_level
+
+    def load(device: "torch.device") -> "LanguageModel":
+        from txlbench.commands.load_model import load_checkpoint
+
+        return load_checkpoint(path, config, size, device)
+
+    return ModelRef(
+        reference,
+        capabilities_of(config, size, run.read_tokens(), level),
+        run.losses,
+        lambda: file_checksum(path),
+        load,
+        config,
+        run,
+        {} if imported else run.read_paper(),
+        None if imported else checkpoint,
+    )
+
+
+def open_foreign(reference: str, place: str) -> ModelRef:
+    """The model whose weights somebody else's program wrote; they are read at once."""
+    from txlbench.commands.load_model import build, fingerprint, foreign_reader, imported_config
+
+    converted = foreign_reader(reference)()
+    config = imported_config(reference, converted)
+    weights, size = converted.weights, converted.vocabulary_size
+    return ModelRef(
+        reference,
+        capabilities_of(config, size, converted.tokens, None),
+        data_root() / "losses",
+        lambda: fingerprint(weights),
+        lambda device: build(Path(place), config, size, weights, device),
+        config,
+    )
+
+
+SOURCES: dict[str, OpenSource] = dict.fromkeys(("hf", "torch", "tf"), open_foreign)
+"""What makes the reference `PREFIX:PLACE`, by prefix."""
+
+
+def _vocabulary_size(run: RunDirectory) -> int:
+    size = run.read_facts().get("corpus", {}).get("vocabulary_size")
+    if size is None:
+        raise UserError(f"{run.path / 'facts.json'}: no vocabulary_size", "restore the file")
+    return int(size)
+
+
+def capabilities_of(
+    config: Settings, vocabulary_size: int, tokens: tuple[str, ...] | None, level: Level | None
+) -> Capabilities:
+    """What a model of this package can be asked for.
+
+    Args:
+        level: None to tell it from the vocabulary.
+    """
+    coherent = config.model.has_coherent_memory
+    return Capabilities(
+        vocabulary_size,
+        longest_context=None if coherent else segments_of(config).tgt_len,
+        reads_in_segments=coherent,
+        attends=not config.model.is_recurrent,
+        level=level or (None if tokens is None else likely_level(tokens)),
+        tokens=tokens,
+    )
+
+
+def same_with_resets(ref: ModelRef) -> ModelRef | None:
     """The same run trained with memory resets, among the runs beside it."""
-    if known.run is None or known.run.train.memory_reset:
+    trained, checkpoint = ref.trained, ref.checkpoint or "best"
+    if trained is None or ref.run is None or trained.train.memory_reset:
         return None
-    wanted = _without_resets(known.run)
-    for path in sorted(known.losses.parent.parent.glob("*/config.yaml")):
+    wanted = _without_resets(trained)
+    for path in sorted(ref.run.path.parent.glob("*/config.yaml")):
         run = RunDirectory(path.parent)
         if run.state is RunState.IMPORTED or not (run.checkpoints / f"{checkpoint}.pt").is_file():
             continue
         config = run.read_config()
         if config.train.memory_reset and _without_resets(config) == wanted:
-            return known_model(str(run.path), checkpoint)
+            return resolve(str(run.path), checkpoint)
     return None
 
 
 def _without_resets(run: RunConfig) -> str:
-    """The id of the run that forgets nothing in training, and is the same else."""
+    """The id of the run that resets no memory in training, and is the same otherwise."""
     kept = {key: TrainConfig.ADDED[key] for key in ("memory_reset", "memory_reset_from")}
     return run_id(run.model_copy(update={"train": run.train.model_copy(update=kept)}))
-
-
-def _in_directory(
-    reference: str, run: RunDirectory, checkpoint: str, config: ModelConfig, look_back: LookBack
-) -> KnownModel:
-    """A run, or what was imported as one; its losses lie beside its weights."""
-    path = run.checkpoints / f"{checkpoint}.pt"
-    if not path.is_file():
-        raise UserError(f"{path}: no such checkpoint", "train the run first")
-
-    def load(device: "torch.device") -> "LoadedModel":
-        from txlbench.commands.load_model import load_model
-
-        return replace(load_model(str(run.path), device, checkpoint), reference=reference)
-
-    return KnownModel(reference, file_checksum(path), run.losses, config, look_back, load)
-
-
-def _foreign(reference: str) -> KnownModel:
-    """Somebody else's weights; loaded at once, as only then they can be told from others."""
-    import torch
-
-    from txlbench.commands.load_model import load_model
-
-    loaded = load_model(reference, torch.device("cpu"))
-    digest = hashlib.sha256()
-    for name, tensor in sorted(loaded.model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).contiguous().view(torch.uint8).numpy().data)
-
-    def load(device: torch.device) -> "LoadedModel":
-        return replace(loaded, model=loaded.model.to(device))
-
-    kept = data_root() / "losses"
-    return KnownModel(reference, digest.hexdigest(), kept, loaded.config, loaded.look_back, load)

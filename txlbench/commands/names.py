@@ -1,21 +1,41 @@
-"""From what a user calls a run to its directory; whose weights they are else.
-
-What models are called where they stand side by side: the shortest suffix that tells them.
-"""
+"""Resolves what a user calls a model to run directories, and gives models short titles."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from txlbench.config.grid import Line
 from txlbench.errors import UserError, suggestion
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
 from txlbench.tracking.backlog import run_directory_of
 
+FORMS = (
+    "a run directory, EXPERIMENT/LABEL, EXPERIMENT/RUN-ID, runs:/ID, hf:DIR, torch:FILE, tf:PREFIX"
+)
 
-def shortest_suffixes(names: Sequence[str]) -> list[str]:
-    """For each of `names` its last parts between slashes, as few as no other name ends in."""
-    split = [name.strip("/").split("/") for name in names]
+
+FRESH = (".yaml", ".yml")
+"""How a file ends whose rows name models with random weights: FILE.yaml:LABEL."""
+
+
+def short_titles(references: Sequence[str], results: Path = RESULTS) -> list[str]:
+    """For each reference its last parts, as few as no other one ends in.
+
+    Parts are folders and files; a row's label is one part, with all that it contains.
+    """
+    split = [_parts(reference, results) for reference in references]
     return ["/".join(_suffix(parts, split)) for parts in split]
+
+
+def _parts(reference: str, results: Path) -> list[str]:
+    place, _, label = reference.partition(":")
+    if place.endswith(FRESH):
+        return [*place.split("/"), *filter(None, [label])]
+    name, _, label = reference.partition("/")
+    experiment = ExperimentDirectory(results / name)
+    if _is_file(experiment.spec_file) and label in _lines(experiment):
+        return [name, label]
+    return reference.replace(":", "/").strip("/").split("/")
 
 
 def _suffix(parts: list[str], all_parts: Sequence[list[str]]) -> list[str]:
@@ -26,46 +46,84 @@ def _suffix(parts: list[str], all_parts: Sequence[list[str]]) -> list[str]:
     return parts
 
 
-FOREIGN = ("hf", "torch", "tf")
-"""Prefixes of somebody else's weights."""
+def split_models(text: str, results: Path = RESULTS) -> tuple[str, ...]:
+    """The models of a comma-separated list, in which labels may have commas of their own.
 
-FORMS = (
-    "a run directory, EXPERIMENT/LABEL, EXPERIMENT/RUN-ID, runs:/ID, hf:DIR, torch:FILE, tf:PREFIX"
-)
+    At each place the longest stretch that names a file, a run or a row is taken.
+
+    Raises:
+        UserError: if there is nothing between two commas.
+    """
+    parts, models, start = text.split(","), [], 0
+    while start < len(parts):
+        ends = range(len(parts), start + 1, -1)
+        joined = (end for end in ends if _exists(",".join(parts[start:end]).strip(), results))
+        end = next(joined, start + 1)
+        models.append(",".join(parts[start:end]).strip())
+        start = end
+    if not all(models):
+        raise UserError(f"--models {text!r}: names no model somewhere", f"give {FORMS}")
+    return tuple(models)
 
 
-def is_foreign(reference: str) -> bool:
-    """Whether `reference` names somebody else's weights, not a run."""
-    kind, colon, _ = reference.partition(":")
-    return bool(colon) and kind in FOREIGN
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _lines(experiment: ExperimentDirectory) -> dict[str, Line]:
+    return {line.label: line for line in experiment.read_spec().lines}
+
+
+def _exists(reference: str, results: Path) -> bool:
+    """Whether a file, a run or a row goes by that name."""
+    try:
+        return _is_file(Path(reference)) or bool(find_runs(reference, results))
+    except UserError:
+        return False
 
 
 def find_run(reference: str, results: Path = RESULTS) -> RunDirectory:
-    """The run directory that `reference` names."""
+    """The run directory that `reference` names; UserError if there is none, or more than one."""
+    runs = find_runs(reference, results)
+    if len(runs) > 1:
+        choices = ", ".join(f"{reference.partition('/')[0]}/{run.id}" for run in runs)
+        raise UserError(f"{reference}: {len(runs)} seeds go by that name", f"one of {choices}")
+    return runs[0]
+
+
+def find_runs(reference: str, results: Path = RESULTS) -> list[RunDirectory]:
+    """The run directory that `reference` names, or those of every seed of the row it names.
+
+    Raises:
+        UserError: if there is no such run, or a seed of the row is not trained yet.
+    """
     if reference.startswith("runs:/"):
-        return RunDirectory(run_directory_of(reference.removeprefix("runs:/"), results))
-    if (Path(reference) / "config.yaml").is_file():
-        return RunDirectory(Path(reference))
+        return [RunDirectory(run_directory_of(reference.removeprefix("runs:/"), results))]
     name, _, wanted = reference.partition("/")
+    for path in (Path(reference), results / reference):
+        if reference and _is_file(path / "config.yaml"):
+            return [RunDirectory(path)]
     experiment = ExperimentDirectory(results / name)
-    if not wanted or not experiment.spec_file.is_file():
+    if not wanted or not _is_file(experiment.spec_file):
         raise UserError(f"{reference}: no such model", f"give {FORMS}")
-    return _run_of(experiment, reference, wanted)
+    if _is_file(experiment.run(wanted).path / "config.yaml"):
+        return [experiment.run(wanted)]
+    return _runs_of_row(experiment, reference, wanted)
 
 
-def _run_of(experiment: ExperimentDirectory, reference: str, wanted: str) -> RunDirectory:
-    """The run of an experiment by id or by label."""
-    if (experiment.run(wanted).path / "config.yaml").is_file():
-        return experiment.run(wanted)
-    lines = {line.label: line for line in experiment.read_spec().lines}
-    if wanted not in lines:
+def _runs_of_row(experiment: ExperimentDirectory, reference: str, label: str) -> list[RunDirectory]:
+    lines = _lines(experiment)
+    if label not in lines:
         known = [*lines, *(run.id for run in experiment.runs())]
-        raise UserError(f"{reference}: no such row or run", suggestion(wanted, known))
-    run_ids = dict.fromkeys(lines[wanted].run_ids)
-    if len(run_ids) > 1:
-        choices = ", ".join(f"{experiment.path.name}/{each}" for each in run_ids)
-        raise UserError(f"{reference}: {len(run_ids)} seeds go by that name", f"one of {choices}")
-    run = experiment.run(next(iter(run_ids)))
-    if not (run.path / "config.yaml").is_file():
-        raise UserError(f"{reference}: not trained yet", f"txlbench ablate {experiment.spec_file}")
-    return run
+        raise UserError(f"{reference}: no such row or run", suggestion(label, known))
+    runs = [experiment.run(identity) for identity in dict.fromkeys(lines[label].run_ids)]
+    for run in runs:
+        if not (run.path / "config.yaml").is_file():
+            raise UserError(
+                f"{reference}: not trained yet", f"txlbench ablate {experiment.spec_file}"
+            )
+    return runs

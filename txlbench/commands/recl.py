@@ -1,16 +1,17 @@
 """`recl`: losses of every model, the metric over each group, and what is written of it."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
-from txlbench.commands.names import shortest_suffixes
+from txlbench.commands.names import short_titles
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
+from txlbench.commands.stored_losses import Progress, context_losses_of, silent
 from txlbench.config.base import Split
 from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError
@@ -92,24 +93,22 @@ def _source(subject: Subject) -> ReclSource:
     )
 
 
-LossesOf = Callable[[str, ReclRequest], Subject]
-"""Gives a model that is not a loss file; the request has its contexts filled in."""
 UNHASHED = ("out", "command", "device", "batch_size", "positions")
 """What of a request changes no number."""
 
 
-def run_recl(request: ReclRequest, losses_of: LossesOf) -> PublishedFinding:
+def run_recl(request: ReclRequest, progress: Progress = silent) -> PublishedFinding:
     """Measures every group and writes recl.json, tables and figures.
 
     Args:
-        losses_of: called for the models that are no loss files.
+        progress: told how far the models are that are no loss files.
 
     Raises:
         UserError: if losses cannot be had or compared; nothing is written then.
     """
     directory = request.out or RESULTS / f"recl-{identity(request)}"
     return publish(
-        directory / "recl.json", lambda: recl_record(read_groups(request, losses_of), request)
+        directory / "recl.json", lambda: recl_record(read_groups(request, progress), request)
     )
 
 
@@ -119,10 +118,10 @@ def identity(request: ReclRequest) -> str:
     return fingerprint(fields)
 
 
-def read_groups(request: ReclRequest, losses_of: LossesOf) -> list[list[Subject]]:
+def read_groups(request: ReclRequest, progress: Progress = silent) -> list[list[Subject]]:
     """The models of each group in the order given, each once, whatever it was called."""
     references = list(dict.fromkeys(name for group in request.groups for name in group))
-    subjects = _read(references, request, losses_of)
+    subjects = _read(references, request, progress)
     first: dict[str, str] = {}
     for name in references:
         same = (one for one in first.values() if subjects[one].is_same_model(subjects[name]))
@@ -140,7 +139,7 @@ def is_loss_file(reference: str) -> bool:
 
 
 def _read(
-    references: Sequence[str], request: ReclRequest, losses_of: LossesOf
+    references: Sequence[str], request: ReclRequest, progress: Progress
 ) -> dict[str, Subject]:
     """Loss files first: they say which positions, and unless asked for which contexts, models get.
 
@@ -154,11 +153,14 @@ def _read(
     if files:
         first = next(iter(files.values())).losses
         contexts = request.contexts or tuple(first.contexts.tolist())
-        split = request.split or next((s for s in get_args(Split) if s == first.split), None)
+        split = request.split or next(
+            (s for s in (*get_args(Split), "all") if s == first.split), None
+        )
         asked = replace(request, contexts=contexts, positions=first.positions, split=split)
     elif request.contexts is None:
         asked = replace(request, contexts=DEFAULT_CONTEXTS)
-    return files | {name: losses_of(name, asked) for name in references if name not in files}
+    models = [name for name in references if name not in files]
+    return files | {name: context_losses_of(name, asked, progress) for name in models}
 
 
 def _refuse_options_of_models(request: ReclRequest) -> None:
@@ -191,7 +193,7 @@ def _titled(subjects: Sequence[Subject]) -> list[Subject]:
         name if count[name] == 1 else subject.reference.removesuffix(".npz")
         for name, subject in zip(names, subjects, strict=True)
     ]
-    titles = shortest_suffixes(full)
+    titles = short_titles(full)
     return [replace(each, title=title) for each, title in zip(subjects, titles, strict=True)]
 
 

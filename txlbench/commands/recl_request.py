@@ -1,7 +1,4 @@
-"""What the user asks of `recl`, and what a model of a group is.
-
-What `recl` asks of each of its models.
-"""
+"""What the user asks of `recl`, and a model of a group with its losses."""
 
 import shlex
 import sys
@@ -12,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from txlbench.config.base import Split
+from txlbench.commands.texts import Part
 from txlbench.config.catalogue import Level
 from txlbench.errors import UserError
 from txlbench.evaluation.context_positions import (
@@ -21,57 +18,7 @@ from txlbench.evaluation.context_positions import (
     check_given,
     choose_positions,
 )
-from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.loss_file import LossFile
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What context losses are asked for; None stands for the model's own.
-
-    Attributes:
-        contexts: numbers of predecessors, ascending.
-        tokens: predicted tokens, spread over the split; the usual number if not given.
-        positions: [T], the predicted tokens themselves, where somebody else chose them.
-        corpus: a catalogue's name or a text; the corpus a run was trained on if not given.
-        level: what a token of a text is, where `corpus` is one.
-        attention_length: keys each query sees, itself included; all of its window if not given.
-        batch_size: windows read side by side; as many as fit if not given.
-        checkpoint: best or last.
-        results: where experiments lie.
-    """
-
-    contexts: tuple[int, ...]
-    tokens: int | None = None
-    positions: NDArray[np.int64] | None = field(default=None, compare=False)
-    corpus: str | None = None
-    level: Level | None = None
-    split: Split = "test"
-    attention_length: int | None = None
-    batch_size: int | None = None
-    device: str = "auto"
-    checkpoint: str = "best"
-    results: Path = RESULTS
-
-    def positions_in(self, length: int, period: int) -> Positions | GivenPositions:
-        """The predicted tokens of a split of `length` tokens; UserError if it lacks them."""
-        if self.positions is None:
-            return choose_positions(length, self.contexts, self.tokens, period)
-        given = GivenPositions(self.positions)
-        check_given(given, length, self.contexts)
-        return given
-
-    def __post_init__(self) -> None:
-        if (
-            not self.contexts
-            or self.contexts[0] < 1
-            or sorted({*self.contexts}) != [*self.contexts]
-        ):
-            raise UserError(
-                f"--contexts: {', '.join(map(str, self.contexts)) or 'none'} found",
-                "give ascending numbers of at least 1",
-            )
-
 
 DEFAULT_CONTEXTS = tuple(range(100, 1001, 100))
 """Those of the paper's Figures 3 and 4; the paper gives neither its step nor its first context."""
@@ -88,7 +35,7 @@ class ReclRequest:
         tokens: positions scored; None for all of a loss file.
         positions: [T], those of the loss files given, at which models are scored too.
         corpus, level, split, device, batch_size, attention_length, checkpoint: of models that are
-            read for their losses.
+            read for their losses; None for the model's own.
         out: the directory of results; default results/recl-<hash>.
         seed: random seed of the sign-flip test and the bootstrap.
         command: what was typed, for tables and figures.
@@ -102,7 +49,7 @@ class ReclRequest:
     positions: NDArray[np.int64] | None = field(default=None, compare=False)
     corpus: str | None = None
     level: Level | None = None
-    split: Split | None = None
+    split: Part | None = None
     device: str = "auto"
     batch_size: int | None = None
     attention_length: int | None = None
@@ -114,6 +61,21 @@ class ReclRequest:
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:  # NaN passes other comparisons
             raise UserError(f"--threshold {self.threshold}", "give a number between 0 and 1")
+        given = self.contexts
+        if given is not None and (not given or given[0] < 1 or sorted({*given}) != [*given]):
+            raise UserError(
+                f"--contexts: {', '.join(map(str, given)) or 'none'} found",
+                "give ascending numbers of at least 1",
+            )
+
+    def positions_in(self, length: int, period: int) -> Positions | GivenPositions:
+        """The predicted tokens of a split of `length` tokens; UserError if it lacks them."""
+        contexts = self.contexts or DEFAULT_CONTEXTS
+        if self.positions is None:
+            return choose_positions(length, contexts, self.tokens, period)
+        given = GivenPositions(self.positions)
+        check_given(given, length, contexts)
+        return given
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,22 @@ from typing import Literal
 
 import torch
 
-from txlbench.commands.load_model import LoadedModel, fresh_model, is_fresh, load_model
-from txlbench.commands.names import find_run, is_foreign, shortest_suffixes
+from txlbench.commands.model_ref import LoadedModel, ModelRef, capabilities_of, resolve
+from txlbench.commands.names import FRESH, short_titles
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.config.base import AttentionSpan
+from txlbench.config.catalogue import CORPORA
+from txlbench.config.grid import Line, load_experiment
 from txlbench.config.identity import fingerprint
-from txlbench.errors import UserError
+from txlbench.config.measurements import evaluation_clamp
+from txlbench.config.run_config import CorpusConfig
+from txlbench.data.download import data_root
+from txlbench.data.prepare import prepare
+from txlbench.errors import UserError, suggestion
 from txlbench.evaluation.timing import Setting, Task, reuse_task, time_by_turns, window_task
 from txlbench.machine import current_commit, own_device, processor
+from txlbench.models.factory import build_model
+from txlbench.models.interface import LanguageModel
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.finding_schema import SpeedRecord, SpeedResult, SpeedSource, Spread
 from txlbench.training.runtime import autocast
@@ -51,15 +59,6 @@ class SpeedRequest:
 
 
 @dataclass(frozen=True)
-class Contender:
-    """A model that is timed, by the name that tables give it."""
-
-    name: str
-    loaded: LoadedModel
-    paper: Mapping[str, float | str]
-
-
-@dataclass(frozen=True)
 class Case:
     """A model read in one way: with windows, or with state and segments of `tgt_len`."""
 
@@ -86,15 +85,15 @@ def run_speed(request: SpeedRequest) -> PublishedFinding:
 
 def _measured(request: SpeedRequest) -> SpeedRecord:
     device = own_device(request.device)
-    contenders = _contenders(request, device)
-    baseline = next((each for each in contenders if not each.loaded.config.is_recurrent), None)
+    models = _models(request, device)
+    attending = (name for name, each in models.items() if each.ref.capabilities.attends)
+    baseline = next(attending, None)
     if baseline is None:
         raise UserError("no model has a window to slide", "add a transformer as the baseline")
-    cuda = device.type == "cuda"
     return SpeedRecord(
         schema=SpeedRecord.SCHEMA,
         device=str(device),
-        machine=torch.cuda.get_device_name(device) if cuda else processor(),
+        machine=_machine(device),
         threads=torch.get_num_threads(),
         torch=torch.__version__,
         precision=request.precision,
@@ -102,22 +101,22 @@ def _measured(request: SpeedRequest) -> SpeedRecord:
         rounds=request.rounds,
         warm_up=WARM_UP,
         attention_lengths=request.attention_lengths,
-        baseline=baseline.name,
-        models={each.name: _source(each.loaded) for each in contenders},
+        baseline=baseline,
+        models={title: _source(each) for title, each in models.items()},
         commit=current_commit(),
         command=request.command,
         results=tuple(
             result
             for length in request.attention_lengths
-            for result in _results(request, contenders, baseline, length, device)
+            for result in _results(request, models, baseline, length, device)
         ),
     )
 
 
 def _source(loaded: LoadedModel) -> SpeedSource:
     return SpeedSource(
-        reference=loaded.reference,
-        name=loaded.config.name,
+        reference=loaded.ref.reference,
+        name=loaded.settings.model.name,
         parameters=sum(weight.numel() for weight in loaded.model.parameters()),
     )
 
@@ -125,49 +124,91 @@ def _source(loaded: LoadedModel) -> SpeedSource:
 def _identity(request: SpeedRequest) -> str:
     """Hash of what was asked for and where: speeds of another device are another question."""
     fields = {key: value for key, value in vars(request).items() if key not in ("out", "command")}
-    return fingerprint(fields)
+    device = own_device(request.device)
+    place = {"device": str(device), "machine": _machine(device), "threads": torch.get_num_threads()}
+    return fingerprint(fields | place)
 
 
-def _contenders(request: SpeedRequest, device: torch.device) -> list[Contender]:
+def _models(request: SpeedRequest, device: torch.device) -> dict[str, LoadedModel]:
+    """The models that are timed, by the titles that tables give them."""
     references = list(dict.fromkeys(request.models))
-    found = [_load(reference, device, request.checkpoint) for reference in references]
-    names = shortest_suffixes([reference.replace(":", "/") for reference in references])
-    return [
-        Contender(name, loaded, paper) for name, (loaded, paper) in zip(names, found, strict=True)
+    refs = [
+        fresh_model(name) if is_fresh(name) else resolve(name, request.checkpoint)
+        for name in references
     ]
+    return {
+        title: ref.load(device) for title, ref in zip(short_titles(references), refs, strict=True)
+    }
 
 
-def _load(
-    reference: str, device: torch.device, checkpoint: str
-) -> tuple[LoadedModel, Mapping[str, float | str]]:
-    if is_fresh(reference):
-        return fresh_model(reference, device)
-    loaded = load_model(reference, device, checkpoint)
-    return loaded, {} if is_foreign(reference) else find_run(reference).read_paper()
+def is_fresh(reference: str) -> bool:
+    """Whether `reference` is FILE.yaml:LABEL, or FILE.yaml."""
+    return reference.partition(":")[0].endswith(FRESH)
+
+
+def fresh_model(reference: str) -> ModelRef:
+    """The row's model with random weights.
+
+    Raises:
+        UserError: if there is no such row.
+    """
+    path, _, label = reference.partition(":")
+    line = _line(reference, label, load_experiment(Path(path)).lines)
+    config = line.configs[0]
+    size = vocabulary_size(config.corpus)
+
+    def build(device: torch.device) -> LanguageModel:
+        torch.manual_seed(config.seed)
+        return build_model(config.model, size).to(device).eval()
+
+    return ModelRef(
+        reference,
+        capabilities_of(config, size, None, config.corpus.resolved_level),
+        data_root() / "losses",
+        lambda: f"random {config.seed}",
+        build,
+        config,
+        paper=line.paper,
+    )
+
+
+def _line(reference: str, label: str, lines: tuple[Line, ...]) -> Line:
+    known = {line.label: line for line in lines}
+    if label in known:
+        return known[label]
+    if not label and len(lines) == 1:
+        return lines[0]
+    raise UserError(f"{reference}: no such row", suggestion(label, list(known)))
+
+
+def vocabulary_size(corpus: CorpusConfig) -> int:
+    """Token types of a corpus; it is prepared only where nothing else tells."""
+    known = CORPORA[corpus.name].vocabulary_size if corpus.path is None else None
+    return known or len(prepare(corpus).vocabulary)
 
 
 def _results(
     request: SpeedRequest,
-    contenders: list[Contender],
-    baseline: Contender,
+    models: Mapping[str, LoadedModel],
+    baseline: str,
     length: int,
     device: torch.device,
 ) -> Iterator[SpeedResult]:
     """What is timed at one attention length, by turns."""
     tasks = {
         case: task
-        for contender in contenders
-        for case, task in _tasks(request, contender, length, device)
+        for title, loaded in models.items()
+        for case, task in _tasks(request, title, loaded, length, device)
     }
     with autocast(request.precision, device):
         timed = time_by_turns(
             {case.key: task for case, task in tasks.items()}, request.rounds, WARM_UP, device
         )
-    slow = timed[Case(baseline.name, "window", None).key]
-    papers = {contender.name: contender.paper for contender in contenders}
+    slow = timed[Case(baseline, "window", None).key]
     for case in tasks:
         seconds = timed[case.key]
-        paper = papers[case.model].get(f"speedup_{length}") if case.regime == "reuse" else None
+        published = models[case.model].ref.paper
+        paper = published.get(f"speedup_{length}") if case.regime == "reuse" else None
         yield SpeedResult(
             model=case.model,
             regime=case.regime,
@@ -180,22 +221,23 @@ def _results(
 
 
 def _tasks(
-    request: SpeedRequest, contender: Contender, length: int, device: torch.device
+    request: SpeedRequest, title: str, loaded: LoadedModel, length: int, device: torch.device
 ) -> Iterator[tuple[Case, Task]]:
-    loaded = contender.loaded
-    setting = Setting(loaded.model, loaded.vocabulary_size, request.batch_size, device)
-    attends = not loaded.config.is_recurrent
-    if attends:
-        yield Case(contender.name, "window", None), window_task(setting, length)
-    if loaded.config.has_coherent_memory:
-        span = AttentionSpan(
-            mem_len=length, clamp_len=loaded.look_back.clamp_len, same_length=attends
-        )
+    known, clamp_len = loaded.ref.capabilities, evaluation_clamp(loaded.settings)
+    setting = Setting(loaded.model, known.vocabulary_size, request.batch_size, device)
+    if known.attends:
+        yield Case(title, "window", None), window_task(setting, length, clamp_len)
+    if known.reads_in_segments:
+        span = AttentionSpan(mem_len=length, clamp_len=clamp_len, same_length=known.attends)
         # A recurrent state knows no attention length: its slowest and its fastest way will do.
-        tgt_lens = request.tgt_lens if attends else (min(request.tgt_lens),)
+        tgt_lens = request.tgt_lens if known.attends else (min(request.tgt_lens),)
         for tgt_len in dict.fromkeys((*tgt_lens, length)):
-            task = reuse_task(setting, span, tgt_len, attends)
-            yield Case(contender.name, "reuse", tgt_len), task
+            task = reuse_task(setting, span, tgt_len, known.attends)
+            yield Case(title, "reuse", tgt_len), task
+
+
+def _machine(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
 
 
 def _speedup(slow: Sequence[float], seconds: Sequence[float]) -> Spread:

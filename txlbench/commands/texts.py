@@ -1,104 +1,68 @@
-"""The text that `eval` scores: a corpus that fits the model, or token ids of the user's.
-
-What the user asks of `eval`.
-"""
+"""The text that a model is scored on: its own corpus, another one, a file, or token ids."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from txlbench.commands.model_ref import ModelRef
 from txlbench.config.base import Split
-from txlbench.config.catalogue import Level
-from txlbench.config.run_config import RunConfig, corpus_named
+from txlbench.config.catalogue import CORPORA, UNITS, Level
+from txlbench.config.run_config import CorpusConfig, corpus_named
 from txlbench.data.corpus import Corpus
-from txlbench.data.prepare import prepare
-from txlbench.data.vocabulary import UNKNOWN
+from txlbench.data.prepare import encode_text, prepare
+from txlbench.data.text import SPLITS
+from txlbench.data.vocabulary import UNKNOWN, UnknownSymbolError, Vocabulary
 from txlbench.errors import UserError
 from txlbench.records.loss_file import UNREADABLE
 
-if TYPE_CHECKING:
-    from txlbench.commands.load_model import LoadedModel
+Part = Split | Literal["all"]
+"""A split of a corpus, or all of it."""
 
 
 @dataclass(frozen=True)
-class Question:
-    """What the user asked `eval` for; None stands for the model's own setting.
+class ScoredText:
+    """Token ids in the model's own vocabulary, and what they are of.
 
     Attributes:
-        corpus: a catalogue's name or a text; the corpus it was trained on if neither this nor
-            `tokens` is given.
-        level: what a token of a text is, where `corpus` is one.
-        tokens: a 1-D .npy file of token ids; all but the first are scored.
-        attention_lengths: numbers of keys a query sees; empty for one pass with `mem_len`.
-        losses: where each target's loss goes, as .npz.
+        ids: [N + 1]; N of them are predicted.
+        unknown: how many of them stand for symbols that the vocabulary lacks (`<unk>`).
+        name, checksum, level, vocabulary: of the corpus; None where only ids were given.
     """
 
-    model: str
-    corpus: str | None = None
-    level: Level | None = None
-    tokens: Path | None = None
-    split: Split = "test"
-    batch_size: int = 10
-    tgt_len: int | None = None
-    mem_len: int | None = None
-    attention_lengths: tuple[int, ...] = ()
-    clamp_len: int | None = None
-    same_length: bool | None = None
-    exact: bool = False
-    zero_memory: bool = False
-    losses: Path | None = None
-    device: str = "auto"
-    checkpoint: str = "best"
-
-
-@dataclass(frozen=True)
-class Text:
-    """What is scored: ids, and the corpus they are of, if any."""
-
+    split: Part
     ids: NDArray[Any]
-    corpus: Corpus | None
+    unknown: int | None = None
+    name: str | None = None
+    checksum: str | None = None
+    level: Level | None = None
+    vocabulary: str | None = None
 
     @property
     def units(self) -> tuple[str, ...]:
-        if self.corpus is None:
-            return ("bpc", "ppl")
-        return ("ppl",) if self.corpus.level == "word" else ("bpc",)
+        """bpc or ppl; both where nothing tells what a token is."""
+        return ("bpc", "ppl") if self.level is None else (UNITS[self.level],)
+
+    @property
+    def warning(self) -> str | None:
+        """What the reader of a loss should know of unknown tokens."""
+        if not self.unknown:
+            return None
+        return (
+            f"{self.unknown:,} of {len(self.ids):,} tokens ({self.unknown / len(self.ids):.1%}) of "
+            f"{self.name} are {UNKNOWN} to the model"
+        )
+
+    @property
+    def period(self) -> int:
+        """Tokens after which the kind of token recurs."""
+        return CORPORA[self.name].period if self.name in CORPORA else 1
 
 
-def read_text(question: Question, loaded: "LoadedModel") -> Text:
-    """The ids to score; UserError if they are not there, or mean something else to the model."""
-    if question.tokens is not None:
-        for option, value in (("corpus", question.corpus), ("level", question.level)):
-            if value is not None:
-                raise UserError(f"--tokens and --{option} exclude each other", "drop one of them")
-        return Text(_read_ids(question.tokens, loaded.vocabulary_size), None)
-    instead = ", or --tokens with its own ids"
-    corpus = corpus_for(question.model, question.corpus, question.level, loaded.run, instead)
-    return Text(ids_of(corpus, question.split, loaded, instead), corpus)
-
-
-def corpus_for(
-    reference: str, name: str | None, level: Level | None, run: RunConfig | None, instead: str = ""
-) -> Corpus:
-    """The corpus of that name, else the one that the run was trained on.
-
-    Args:
-        instead: what else than a corpus the user can give.
-    """
-    if level is not None and name is None:
-        raise UserError(f"--level {level}: is of a text", "give it with --corpus")
-    if name is not None:
-        return prepare(corpus_named(name, level))
-    if run is None:
-        raise UserError(f"{reference}: was not trained here", f"give --corpus{instead}")
-    return prepare(run.corpus)
-
-
-def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
-    """Token ids [N + 1] from an .npy file, memory-mapped; anything else is refused."""
+def read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
+    """Token ids [N + 1] from an .npy file, memory-mapped; UserError if they are none."""
     try:
         ids: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
@@ -118,35 +82,137 @@ def _read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:
     return ids
 
 
-def ids_of(corpus: Corpus, split: Split, loaded: "LoadedModel", instead: str = "") -> NDArray[Any]:
-    """The split's ids in the model's own vocabulary, as far as that is known.
+def read_text(
+    ref: ModelRef, name: str | None, level: Level | None, split: Part | None, instead: str = ""
+) -> ScoredText:
+    """The text to score a model on.
 
     Args:
-        instead: what else than another corpus the user can give.
+        name: a catalogue's corpus or the path of a text; the corpus it was trained on if None.
+        level: what a token of a text is; the model's own if None.
+        split: None for all of a text, else for test.
+        instead: what else than a corpus the user can give.
+
+    Raises:
+        UserError: if there is no such text, it is no longer the one that the run was trained on,
+            or the model reads another level or lacks its symbols.
+    """
+    if name is None:
+        if level is not None:
+            raise UserError(f"--level {level}: is of a text", "give it with --corpus")
+        return _own_corpus(ref, split or "test", instead)
+    known = ref.capabilities.level
+    config = corpus_named(name, level or (known if name not in CORPORA else None))
+    if known is not None and config.resolved_level != known:
+        raise UserError(
+            f"{ref.reference}: reads {known}s, {name} is to be read as {config.resolved_level}s",
+            f"use level {known}" if config.path else f"give a corpus of {known}s",
+        )
+    vocabulary = ref.capabilities.vocabulary
+    if config.path is not None and vocabulary is not None:
+        return _in_own_symbols(ref, vocabulary, config, split or "all", instead)
+    return _of_corpus(ref, prepare(config), split or ("all" if config.path else "test"), instead)
+
+
+def _own_corpus(ref: ModelRef, split: Part, instead: str) -> ScoredText:
+    """The corpus that a run was trained on; refused if it is no longer the same."""
+    if ref.trained is None or ref.run is None:
+        raise UserError(f"{ref.reference}: was not trained here", f"give --corpus{instead}")
+    corpus = prepare(ref.trained.corpus)
+    seen = ref.run.read_facts().get("corpus", {}).get("checksum", corpus.checksum)
+    if seen != corpus.checksum:
+        place = ref.trained.corpus.path or corpus.name
+        raise UserError(
+            f"{place}: is another text than {ref.reference} was trained on (SHA-256 "
+            f"{corpus.checksum[:12]}, not {seen[:12]})",
+            "restore it, or give the new text with --corpus",
+        )
+    return _of_corpus(ref, corpus, split, instead)
+
+
+def _of_corpus(ref: ModelRef, corpus: Corpus, split: Part, instead: str) -> ScoredText:
+    """A prepared corpus, symbol by symbol in the model's vocabulary, as far as that is known.
 
     Raises:
         UserError: if the model does not know a symbol of the corpus, or has another number of
             symbols where it does not say which.
     """
-    ids, symbols = corpus.ids(split), corpus.vocabulary.symbols
-    if loaded.tokens == symbols:
-        return ids
-    if loaded.tokens is None:
-        if len(symbols) == loaded.vocabulary_size:
-            return ids
+    tokens, symbols = ref.capabilities.tokens, corpus.vocabulary.symbols
+    size = ref.capabilities.vocabulary_size
+    if tokens is None and len(symbols) != size:
         raise UserError(
-            f"{loaded.reference} predicts {loaded.vocabulary_size} symbols, {corpus.name} has "
-            f"{len(symbols)}",
+            f"{ref.reference} predicts {size} symbols, {corpus.name} has {len(symbols)}",
             f"give the corpus it was trained on{instead}",
         )
-    known = {symbol: number for number, symbol in enumerate(loaded.tokens)}
+    given = _ids(corpus, split)
+    ids = given if tokens in (None, symbols) else _translated(ref, corpus, given, instead)
+    own = symbols if tokens is None else tokens
+    return ScoredText(
+        split,
+        ids,
+        _count_unknown(ids, own),
+        corpus.name,
+        corpus.checksum,
+        corpus.level,
+        _fingerprint(corpus.vocabulary, own),
+    )
+
+
+def _ids(corpus: Corpus, split: Part) -> NDArray[Any]:
+    if split != "all":
+        return corpus.ids(split)
+    return np.concatenate([corpus.ids(each) for each in SPLITS])
+
+
+def _translated(
+    ref: ModelRef, corpus: Corpus, ids: NDArray[Any], instead: str
+) -> NDArray[np.int64]:
+    symbols = corpus.vocabulary.symbols
+    known = {symbol: number for number, symbol in enumerate(ref.capabilities.tokens or ())}
     unknown = known.get(UNKNOWN, -1)
     table = np.array([known.get(symbol, unknown) for symbol in symbols], dtype=np.int64)
-    translated: NDArray[Any] = table[ids]
+    translated: NDArray[np.int64] = table[ids]
     if (translated < 0).any():
         symbol = symbols[int(ids[int(np.argmax(translated < 0))])]
         raise UserError(
-            f"{loaded.reference} does not know {symbol!r} of {corpus.name}, and has no {UNKNOWN}",
+            f"{ref.reference} does not know {symbol!r} of {corpus.name}, and has no {UNKNOWN}",
             f"give a text of its symbols{instead}",
         )
     return translated
+
+
+def _in_own_symbols(
+    ref: ModelRef, vocabulary: Vocabulary, config: CorpusConfig, split: Part, instead: str
+) -> ScoredText:
+    """A text of the user's, encoded with the symbols that the model knows."""
+    splits = SPLITS if split == "all" else (split,)
+    try:
+        checksum, ids = encode_text(config, vocabulary, splits)
+    except UnknownSymbolError as error:
+        raise UserError(
+            f"{ref.reference} does not know {error.symbol!r} of {config.path}, and has no "
+            f"{UNKNOWN}",
+            f"give a text of its symbols{instead}",
+        ) from error
+    return ScoredText(
+        split,
+        ids,
+        _count_unknown(ids, vocabulary.symbols),
+        config.name,
+        checksum,
+        config.resolved_level,
+        vocabulary.fingerprint,
+    )
+
+
+def _count_unknown(ids: NDArray[Any], symbols: tuple[str, ...]) -> int:
+    if UNKNOWN not in symbols:
+        return 0
+    return int(np.count_nonzero(ids == symbols.index(UNKNOWN)))
+
+
+def _fingerprint(vocabulary: Vocabulary, symbols: tuple[str, ...]) -> str:
+    """The fingerprint of the symbols between which the model chooses."""
+    if {*symbols} == {*vocabulary.symbols}:
+        return vocabulary.fingerprint
+    return type(vocabulary)(symbols).fingerprint

@@ -4,7 +4,7 @@ Of the seeds of a row the one with the lowest validation loss is shown: which se
 is luck of its training, and no question to RECL.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import ReclRequest, Subject
+from txlbench.commands.stored_losses import Progress, context_losses_of, silent
 from txlbench.config.grid import Line
 from txlbench.config.measurements import training_regime
 from txlbench.config.run_config import CorpusConfig, RunConfig
@@ -29,8 +30,6 @@ from txlbench.records.run_directory import RunDirectory
 CONTEXTS = (32, 96, 160, 224, 288)
 """Between any two lies one lag of the corpus, and none after the last but one."""
 
-LossesOf = Callable[[str, ReclRequest], Subject]
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -43,7 +42,7 @@ class Judged:
 
 
 def hold_against_truth(
-    directory: ExperimentDirectory, request: ReclRequest, losses_of: LossesOf
+    directory: ExperimentDirectory, request: ReclRequest, progress: Progress = silent
 ) -> PublishedFinding:
     """Measures every row of an experiment on `planted`; writes truth.json, a page and a figure.
 
@@ -57,10 +56,10 @@ def hold_against_truth(
     if not rows:
         raise UserError(f"{directory.path}: no run is finished", "run `make planted`")
     place = request.out or directory.path.with_name(f"{directory.path.name}-truth")
-    return publish(place / "truth.json", lambda: _record(rows, request, losses_of))
+    return publish(place / "truth.json", lambda: _record(rows, request, progress))
 
 
-def _record(rows: Sequence[Judged], request: ReclRequest, losses_of: LossesOf) -> TruthRecord:
+def _record(rows: Sequence[Judged], request: ReclRequest, progress: Progress) -> TruthRecord:
     terms = ReclTerms(request.shares, request.threshold, request.seed)
     return TruthRecord(
         schema=TruthRecord.SCHEMA,
@@ -69,7 +68,10 @@ def _record(rows: Sequence[Judged], request: ReclRequest, losses_of: LossesOf) -
         threshold=terms.threshold,
         commit=current_commit(),
         command=request.command,
-        rows=tuple(_row(row, losses_of(str(row.run.path), request), terms) for row in rows),
+        rows=tuple(
+            _row(row, context_losses_of(str(row.run.path), request, progress), terms)
+            for row in rows
+        ),
     )
 
 

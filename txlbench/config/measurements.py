@@ -9,7 +9,11 @@ from typing import Literal
 
 from txlbench.config.base import AttentionSpan, Section, Split
 from txlbench.config.identity import fingerprint, hashed_fields
-from txlbench.config.run_config import RunConfig
+from txlbench.config.run_config import ImportedConfig, RunConfig
+from txlbench.config.train import TrainConfig
+
+Settings = RunConfig | ImportedConfig
+"""What is known of how a model was trained, or how its source evaluates it."""
 
 
 class Measurement(Section):
@@ -62,9 +66,14 @@ class Measurement(Section):
         return f"{self.split}-{self.regime}-{length}-{fingerprint(hashed_fields(self))}"
 
 
-def training_span(config: RunConfig) -> AttentionSpan:
+def segments_of(config: Settings) -> TrainConfig | ImportedConfig:
+    """Segments and memory: as trained, or as the source of an imported model evaluates."""
+    return config if isinstance(config, ImportedConfig) else config.train
+
+
+def training_span(config: Settings) -> AttentionSpan:
     """How far the model attends in training; half loss makes segments overlap."""
-    train, model = config.train, config.model
+    train, model = segments_of(config), config.model
     return AttentionSpan(
         mem_len=train.memory,
         clamp_len=model.clamp_len,
@@ -73,9 +82,9 @@ def training_span(config: RunConfig) -> AttentionSpan:
     )
 
 
-def training_regime(config: RunConfig, split: Split) -> Measurement:
+def training_regime(config: Settings, split: Split) -> Measurement:
     """PPL init: segment and memory as trained; without recurrence windows as trained."""
-    train, evaluate = config.train, config.evaluate
+    train, evaluate = segments_of(config), config.evaluate
     return Measurement(
         regime="streaming" if train.recurrence else "windows",
         split=split,
@@ -94,14 +103,19 @@ def by_position(config: RunConfig, split: Split) -> Measurement:
     return training_regime(config, split).model_copy(update={"stride": config.train.tgt_len})
 
 
-def at_attention_length(config: RunConfig, split: Split, length: int) -> Measurement:
+def evaluation_clamp(config: Settings) -> int | None:
+    """clamp_len at attention lengths other than the trained one: evaluate's, else the model's."""
+    asked = config.evaluate.clamp_len
+    return config.model.clamp_len if asked is None else asked
+
+
+def at_attention_length(config: Settings, split: Split, length: int) -> Measurement:
     """Every query sees `length` keys, itself included.
 
     With recurrence exactly so (the official `--mem_len A --same_length`); without, the last
     `stride` positions of windows of that length, the first window all.
     """
-    train, evaluate = config.train, config.evaluate
-    clamp = config.model.clamp_len if evaluate.clamp_len is None else evaluate.clamp_len
+    train, evaluate, clamp = segments_of(config), config.evaluate, evaluation_clamp(config)
     if train.recurrence:
         tgt_len = evaluate.tgt_len or train.tgt_len
         return Measurement(

@@ -1,20 +1,12 @@
-"""The configuration of one run: what is trained, how, and how it is evaluated.
+"""The configuration of one run: its corpus, how it is trained and how it is evaluated.
 
 Keys keep the names of the paper and of its released code. `loading` turns validation errors into
 one line with file, line number and remedy.
-
-The `corpus` section: which text, from where, at which level.
-
-A corpus as a command line names it: one of the catalogue, or the path of a text.
-
-The `evaluate` section: how a trained model is measured.
-
-The configuration of a model that was imported: it was not trained here.
 """
 
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -156,29 +148,16 @@ class EvaluateConfig(Section):
         return tuple(sorted(set(lengths)))
 
 
-class LookBack(Section):
-    """How a source's model looks back in evaluation, where the source says so.
-
-    Attributes:
-        tgt_len: tokens a segment.
-        mem_len: cached states.
-        clamp_len: distances beyond it count as clamp_len.
-        same_length: every query sees exactly mem_len keys, itself included.
-    """
-
-    tgt_len: int = Field(64, ge=1)
-    mem_len: int = Field(0, ge=0)
-    clamp_len: int | None = Field(None, ge=0)
-    same_length: bool = False
-
-
 class ImportedConfig(Section):
     """What `config.yaml` of an imported run holds; corpus and training are null.
 
+    Segments and memory have the names that they have in `TrainConfig`, as the source evaluates.
+
     Attributes:
         source: where it came from, as given to `import`.
+        model: as built; clamp_len and same_length as the source evaluates.
         vocabulary_size: token types, as no corpus tells them.
-        evaluate: how the source evaluates.
+        evaluate: how the source evaluates; tgt_len and mem_len where it says so.
     """
 
     source: str
@@ -186,7 +165,37 @@ class ImportedConfig(Section):
     train: None = None
     model: ModelConfig
     vocabulary_size: int = Field(ge=1)
-    evaluate: LookBack = LookBack()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    recurrence: ClassVar[bool] = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_files(cls, given: Any) -> Any:
+        """Files of earlier versions have the span of attention under `evaluate` alone."""
+        if not (isinstance(given, dict) and isinstance(evaluate := given.get("evaluate"), dict)):
+            return given
+        span = {key: evaluate[key] for key in ("clamp_len", "same_length") if key in evaluate}
+        if "same_length" not in span or not isinstance(given.get("model"), dict):
+            return given
+        rest = {key: value for key, value in evaluate.items() if key not in span}
+        if rest.get("mem_len") == 0:
+            del rest["mem_len"]
+        return {**given, "model": {**given["model"], **span}, "evaluate": rest}
+
+    @property
+    def tgt_len(self) -> int:
+        """Tokens a segment."""
+        return self.evaluate.tgt_len or 64
+
+    @property
+    def stride(self) -> int:
+        """Tokens by which segments move on."""
+        return self.tgt_len
+
+    @property
+    def memory(self) -> int:
+        """Cached states of earlier tokens."""
+        return self.evaluate.mem_len or 0
 
 
 class RunConfig(Section):

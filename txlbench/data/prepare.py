@@ -8,8 +8,9 @@ import errno
 import hashlib
 import itertools
 import os
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -179,6 +180,26 @@ def prepare(config: CorpusConfig, from_file: Path | None = None) -> Corpus:
         if not directory.is_dir():
             create_directory(directory, partial(build, source, checksum))
     return open_corpus(directory, config.name)
+
+
+def encode_text(
+    config: CorpusConfig, vocabulary: Vocabulary, splits: Sequence[Split]
+) -> tuple[str, NDArray[Any]]:
+    """The checksum of a text of the user's, and the ids of some of its splits one after another.
+
+    Raises:
+        UserError: as `prepare`, and for a symbol that a vocabulary without `<unk>` lacks.
+    """
+    source = TextFile(config)
+    with _faults_as_user_errors(), tempfile.TemporaryDirectory() as scratch:
+        checksum = source.checksum()
+        texts = source.texts(Path(scratch))
+        pieces = [
+            vocabulary.encode_piece(piece).astype(vocabulary.dtype)
+            for split in splits
+            for piece in source.pieces(texts[split])
+        ]
+    return checksum, np.concatenate([np.zeros(0, vocabulary.dtype), *pieces])
 
 
 def find_prepared(config: CorpusConfig) -> Corpus | None:

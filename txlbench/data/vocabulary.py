@@ -27,6 +27,17 @@ EOS, UNKNOWN = "<eos>", "<unk>"
 SCHEMA = "txlbench.vocabulary/1"
 
 
+class UnknownSymbolError(UserError):
+    """A text has a symbol that a vocabulary without `<unk>` lacks."""
+
+    def __init__(self, symbol: str, size: int) -> None:
+        super().__init__(
+            f"{symbol!r} is not in the vocabulary of {size} symbols",
+            "leave it out; the training text has no such symbol",
+        )
+        self.symbol = symbol
+
+
 class Vocabulary(ABC):
     """Symbols by id; a subclass knows how its level splits and joins text.
 
@@ -102,10 +113,7 @@ class Vocabulary(ABC):
         if missing.any():
             if UNKNOWN not in self.index:
                 symbol = next(s for s in self.split(piece) if s not in self.index)
-                raise UserError(
-                    f"{symbol!r} is not in the vocabulary of {len(self)} symbols",
-                    "leave it out; the training text has no such symbol",
-                )
+                raise UnknownSymbolError(symbol, len(self))
             ids[missing] = self.index[UNKNOWN]
         return ids
 
@@ -200,6 +208,14 @@ class _Content(BaseModel):
 
     level: Level
     symbols: list[str] = Field(min_length=1)
+
+
+def likely_level(tokens: Sequence[str]) -> Level:
+    """Bytes if they are the 256 values, characters if all are single ones, else words."""
+    if tuple(tokens) == ByteVocabulary.full().symbols:
+        return "byte"
+    single = all(len(token) == 1 for token in tokens if token not in (EOS, UNKNOWN))
+    return "char" if single else "word"
 
 
 def load_vocabulary(path: Path) -> Vocabulary:

@@ -1,13 +1,8 @@
 """Context losses: the loss on a token given exactly its c predecessors, for every c in one pass.
 
 l(c, t) = -log p(x_t | x_{t-1}, ..., x_{t-c}) in nats (Dai et al. 2019, Appendix C), equal to what
-feeding the c tokens alone, in one segment, would give.
-
-The windows that give the loss of every position at every context, each read once.
-
-Independent passes of a model on all cores, one thread each.
-
-Losses that are appended to a file as they are computed, so that interrupted work continues.
+feeding the c tokens alone, in one segment, would give. Each window gives all its contexts at once;
+on a CPU windows are read by all cores, and what is computed survives an interruption.
 """
 
 import fcntl
@@ -18,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -26,8 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from txlbench.errors import UserError
-from txlbench.evaluation.context_reading import Reading
-from txlbench.models.interface import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -156,37 +149,48 @@ class PartialLosses:
         return np.fromfile(self.path, dtype=TYPE)
 
 
-TARGETS = 512
-"""Targets whose logits are computed at once: a large vocabulary makes them the largest tensor."""
+class WindowModel(Protocol):
+    """All that context losses ask of a model, whatever it is."""
+
+    def token_losses(self, tokens_BT: Tensor) -> Tensor:
+        """Losses [B, T - 1] in nats of tokens 1, ..., T - 1, each given all before it in its row.
+
+        Args:
+            tokens_BT: windows side by side, int64; nothing is remembered from one to the next.
+        """
+
 
 Progress = Callable[[int, int], None]
 """Told how many windows are read, and how many there are."""
 
 
 def context_losses(
-    model: LanguageModel,
+    model: WindowModel,
     ids: NDArray[Any],
     contexts: NDArray[np.int64],
     positions: NDArray[np.int64],
-    reading: Reading,
-    device: torch.device,
     kept: PartialLosses,
+    *,
+    longest: int | None = None,
+    at_once: int = 1,
+    device: torch.device,
     progress: Progress,
+    check: Callable[[float], None] | None = None,
 ) -> NDArray[np.float32]:
     """Losses [C, T] in nats of the tokens at `positions` [T], given `contexts` [C] predecessors.
 
-    A context beyond `reading.longest` is that one: the model can use no more.
-
     Args:
-        model: in evaluation mode and on `device`.
         ids: token ids of the split; only the windows being read leave the disk.
         kept: what an earlier call computed is not computed again.
+        longest: a longer context counts as this one: the model can use no more.
+        at_once: windows read side by side.
+        check: is given the mean loss of the first windows, and raises if they make no sense.
     """
-    usable = np.minimum(contexts, reading.longest)
+    usable = contexts if longest is None else np.minimum(contexts, longest)
     distinct = np.unique(usable)
     windows = Windows.of(distinct, positions)
-    read = partial(_read, model, ids, windows, reading, device)
-    _read_all(read, windows, reading, device, kept, progress)
+    read = partial(_read, model, ids, windows, device)
+    _read_all(read, windows, at_once, device, kept, progress, check)
     losses = np.empty(distinct.size * positions.size, dtype=np.float32)
     losses[windows.order] = kept.read()
     return losses.reshape(distinct.size, positions.size)[np.searchsorted(distinct, usable)]
@@ -195,59 +199,41 @@ def context_losses(
 def _read_all(
     read: Callable[[tuple[int, int]], NDArray[np.float32]],
     windows: Windows,
-    reading: Reading,
+    at_once: int,
     device: torch.device,
     kept: PartialLosses,
     progress: Progress,
+    check: Callable[[float], None] | None,
 ) -> None:
     """Appends to `kept` what it lacks of all windows, part by part."""
     done = windows.whole(len(kept))
-    done -= done % reading.windows if done < len(windows) else 0
+    done -= done % at_once if done < len(windows) else 0
     kept.truncate(int(windows.offsets[done]))
     progress(done, len(windows))
     parts = [
-        (first, min(first + reading.windows, len(windows)))
-        for first in range(done, len(windows), reading.windows)
+        (first, min(first + at_once, len(windows))) for first in range(done, len(windows), at_once)
     ]
-    for (_, end), found in zip(parts, side_by_side(read, parts, device), strict=True):
+    for (first, end), found in zip(parts, side_by_side(read, parts, device), strict=True):
+        if first == done and check is not None:
+            check(float(found.mean()))
         kept.append(found)
         progress(end, len(windows))
 
 
 @torch.no_grad()
 def _read(
-    model: LanguageModel,
+    model: WindowModel,
     ids: NDArray[Any],
     windows: Windows,
-    reading: Reading,
     device: torch.device,
     part: tuple[int, int],
 ) -> NDArray[np.float32]:
     """The losses that windows [first, end) give, in their order."""
     first, end = part
-    rows = windows.rows_of(first, end)
     columns = windows.contexts[windows.losses_of(first, end)] - 1
-    length = int(columns.max()) + 1
     # Windows that need less are read on to the same length; what comes later changes nothing.
-    places = windows.starts[first:end, None] + np.arange(length + 1)
-    tokens = torch.from_numpy(ids[np.minimum(places, len(ids) - 1)].astype(np.int64)).to(device)
-    losses = np.empty(len(rows), dtype=np.float32)
-    state = model.evaluation_state(model.initial_state(end - first, reading.span))
-    for start in range(0, length, reading.segment):
-        stop = min(start + reading.segment, length)
-        hidden_BTD, state = model.forward(tokens[:, start:stop], state)
-        here = np.flatnonzero((columns >= start) & (columns < stop))
-        if not here.size:
-            continue
-        chosen = torch.from_numpy(rows[here]).to(device), torch.from_numpy(columns[here]).to(device)
-        targets = tokens[chosen[0], chosen[1] + 1]
-        hidden_ND = hidden_BTD[chosen[0], chosen[1] - start]
-        losses[here] = np.concatenate([*_losses(model, hidden_ND, targets)])
-    return losses
-
-
-def _losses(
-    model: LanguageModel, hidden_ND: Tensor, targets_N: Tensor
-) -> Iterator[NDArray[np.float32]]:
-    for hidden, targets in zip(hidden_ND.split(TARGETS), targets_N.split(TARGETS), strict=True):
-        yield model.losses(hidden[None], targets[None])[0].float().cpu().numpy()
+    places = windows.starts[first:end, None] + np.arange(int(columns.max()) + 2)
+    tokens_BT = torch.from_numpy(ids[np.minimum(places, len(ids) - 1)].astype(np.int64)).to(device)
+    losses_BT = model.token_losses(tokens_BT).float().cpu().numpy()
+    found: NDArray[np.float32] = losses_BT[windows.rows_of(first, end), columns]
+    return found

@@ -1,110 +1,123 @@
-"""How windows are read: what each query sees, and how much is computed at once."""
+"""How a language model reads windows of text: in which segments, and how many side by side."""
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
+from txlbench.models.interface import LanguageModel
 
-
-@dataclass(frozen=True)
-class Budget:
-    """What is computed at once: tokens read, and attention scores of one layer."""
-
-    tokens: int
-    scores: int
-
+TARGETS = 512
+"""Targets whose logits are computed at once: a large vocabulary makes them the largest tensor."""
 
 SEGMENT = 200
 """Tokens at which a window is cut. Shorter segments have fewer scores of later keys to compute in
 vain, but smaller products: from 150 to 250 was fastest for windows of 320 and of 1,000 tokens."""
 
-BUDGETS = {"cpu": Budget(2**12, 2**22), "cuda": Budget(2**16, 2**27)}
-"""By type of device, on a CPU for each thread. More is slower there: it outgrows the caches."""
+TOKENS = {"cpu": 2**12, "cuda": 2**16}
+"""Tokens read at once by type of device, on a CPU for each thread; more outgrows the caches."""
+
+SCORES = {"cpu": 2**22, "cuda": 2**27}
+"""Attention scores of one layer that are computed at once, likewise."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How windows are read, so that their values do not depend on where they are cut.
+class WindowReader:
+    """A language model as a `WindowModel`, whose values do not depend on where windows are cut.
 
     Attributes:
-        span: how the model looks back.
-        longest: tokens of the longest window.
+        model: in evaluation mode.
+        span: how far it attends.
         segment: tokens of a window read at once; the next are read with memory.
-        windows: windows read side by side.
+        columns: the places in a window whose losses are computed, ascending; the others are NaN.
 
     Raises:
         UserError: if windows are cut and memory does not reach back to their start: single
             losses would then depend on the cuts, and gains alternate with them.
     """
 
+    model: LanguageModel
     span: AttentionSpan
-    longest: int
     segment: int
-    windows: int
+    columns: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        cut = self.segment < self.longest
-        if cut and not self.span.same_length and self.span.mem_len < self.longest:
+        longest = int(self.columns[-1]) + 1
+        cut = self.segment < longest
+        if cut and not self.span.same_length and self.span.mem_len < longest:
             raise UserError(
-                f"memory of {self.span.mem_len} does not cover a context of {self.longest}",
+                f"memory of {self.span.mem_len} does not cover a context of {longest}",
                 "give --attention-length, or choose shorter contexts",
             )
 
+    @torch.no_grad()
+    def token_losses(self, tokens_BT: Tensor) -> Tensor:
+        """See `WindowModel.token_losses`."""
+        rows, length = tokens_BT.shape[0], tokens_BT.shape[1] - 1
+        losses_BT = torch.full((rows, length), torch.nan, device=tokens_BT.device)
+        state = self.model.evaluation_state(self.model.initial_state(rows, self.span))
+        for start in range(0, length, self.segment):
+            stop = min(start + self.segment, length)
+            hidden_BTD, state = self.model.forward(tokens_BT[:, start:stop], state)
+            first, end = np.searchsorted(self.columns, [start, stop])
+            if first < end:
+                chosen = torch.from_numpy(self.columns[first:end]).to(tokens_BT.device)
+                hidden_ND = hidden_BTD[:, chosen - start].flatten(0, 1)
+                found_N = self._losses(hidden_ND, tokens_BT[:, chosen + 1].flatten())
+                losses_BT[:, chosen] = found_N.view(rows, -1)
+        return losses_BT
 
-def longest_context(config: ModelConfig, tgt_len: int) -> int | None:
-    """The most predecessors a model can use, None without limit.
+    def _losses(self, hidden_ND: Tensor, targets_N: Tensor) -> Tensor:
+        parts = zip(hidden_ND.split(TARGETS), targets_N.split(TARGETS), strict=True)
+        return torch.cat(
+            [self.model.losses(hidden[None], targets[None])[0].float() for hidden, targets in parts]
+        )
 
-    Positions that restart at every segment are trained up to tgt_len and mean nothing beyond.
-    """
-    return None if config.has_coherent_memory else tgt_len
 
-
-def choose_reading(
+def read_windows(
+    model: LanguageModel,
     config: ModelConfig,
-    longest: int,
+    contexts: NDArray[np.int64],
     device: torch.device,
     attention_length: int | None = None,
     clamp_len: int | None = None,
     windows: int | None = None,
-) -> Reading:
-    """The reading of windows of at most `longest` tokens that fills the device.
+) -> tuple[WindowReader, int]:
+    """A reader of windows with a loss at each of `contexts`, and how many fill the device.
 
     Args:
+        contexts: numbers of predecessors, ascending; the longest is the longest window.
         attention_length: keys each query sees, itself included; None for the whole window.
         windows: read side by side; None for as many as fit.
 
     Raises:
         UserError: for an attention length of a model without attention.
     """
-    budget = BUDGETS.get(device.type, BUDGETS["cuda"])
+    longest, columns = int(contexts[-1]), contexts - 1
+    tokens, scores = (limit.get(device.type, limit["cuda"]) for limit in (TOKENS, SCORES))
     if config.is_recurrent:
         if attention_length is not None:
             raise UserError(
                 f"--attention-length: {config.kind} has no attention", "drop the option"
             )
-        return Reading(
-            AttentionSpan(mem_len=longest),
-            longest,
-            longest,
-            windows or _fit(budget.tokens, longest),
-        )
+        span = AttentionSpan(mem_len=longest)
+        return WindowReader(model, span, longest, columns), windows or _fit(tokens, longest)
     row = config.n_head * longest
     if windows is None:
-        windows = min(_fit(budget.tokens, longest), _fit(budget.scores, row * longest))
-    segments = max(round(longest / SEGMENT), -(-longest // _fit(budget.scores, row * windows)))
-    return Reading(
-        AttentionSpan(
-            mem_len=attention_length or longest,
-            clamp_len=clamp_len,
-            same_length=attention_length is not None,
-        ),
-        longest,
-        -(-longest // segments) if config.has_coherent_memory else longest,
-        windows,
+        windows = min(_fit(tokens, longest), _fit(scores, row * longest))
+    segments = max(round(longest / SEGMENT), -(-longest // _fit(scores, row * windows)))
+    span = AttentionSpan(
+        mem_len=attention_length or longest,
+        clamp_len=clamp_len,
+        same_length=attention_length is not None,
     )
+    segment = -(-longest // segments) if config.has_coherent_memory else longest
+    return WindowReader(model, span, segment, columns), windows
 
 
 def _fit(budget: int, size: int) -> int:

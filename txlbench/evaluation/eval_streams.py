@@ -1,12 +1,8 @@
-"""What the best model of `planted` would score where the evaluator streams, memory by memory.
-
-Which predictions a measurement scores, and what is read before them.
+"""Which predictions a measurement scores, what is read before them, and the context they have.
 
 Prediction p reads ids[p] and what comes before, and predicts ids[p + 1]; a split of N + 1 tokens
-has N predictions. A lane is a stretch of consecutive predictions that is scored, with a lead-in
-that is only read.
-
-How many predecessors a streaming evaluation gives each token that it scores.
+has N predictions. An evaluation stream is a stretch of consecutive predictions that is scored,
+with a lead-in that is only read.
 """
 
 from collections.abc import Iterator
@@ -18,12 +14,12 @@ from numpy.typing import NDArray
 
 from txlbench.config.measurements import Measurement
 from txlbench.data.planted import PlantedProcess
-from txlbench.data.segments import Segments
+from txlbench.data.segments import Segment, Segments
 from txlbench.errors import UserError
 
 
 @dataclass(frozen=True)
-class Lane:
+class EvalStream:
     """Predictions [first, end) are scored; reading begins at `start`, without memory."""
 
     start: int
@@ -31,17 +27,19 @@ class Lane:
     end: int
 
 
-@dataclass(frozen=True)
-class Piece:
-    """One segment or window: reads [start, start + length), scores the last `scored`."""
+def check_length(measurement: Measurement, predictions: int) -> None:
+    """Refuses (UserError) an attention length that no prediction of the split can have."""
+    length = measurement.attention_length
+    if length is not None and length > predictions:
+        raise UserError(
+            f"attention length {length:,}: split {measurement.split} has {predictions:,} "
+            "predictions only",
+            f"use at most {predictions:,}",
+        )
 
-    start: int
-    length: int
-    scored: int
 
-
-def lanes(predictions: int, measurement: Measurement, n_layer: int) -> list[Lane]:
-    """The lanes of a measurement, at most `batch_size`; together they drop nothing.
+def eval_streams(predictions: int, measurement: Measurement, n_layer: int) -> list[EvalStream]:
+    """The streams of a measurement, at most `batch_size`; together they drop nothing.
 
     Args:
         predictions: N, those that the split has.
@@ -61,7 +59,7 @@ def lanes(predictions: int, measurement: Measurement, n_layer: int) -> list[Lane
         start = max(0, first - lead)
         if measurement.exact:
             start -= start % measurement.stride
-        made.append(Lane(start, first, end))
+        made.append(EvalStream(start, first, end))
     return made
 
 
@@ -73,7 +71,9 @@ def _blocks(predictions: int, measurement: Measurement) -> Iterator[tuple[int, i
         begin, end = (_cut(predictions, count, k) for k in (index, index + 1))
         first = end - (_cut(wanted, count, index + 1) - _cut(wanted, count, index))
         if measurement.exact and not measurement.tokens:
-            first, end = (_whole(cut, predictions, measurement.stride) for cut in (begin, end))
+            first, end = (
+                _align_to_stride(cut, predictions, measurement.stride) for cut in (begin, end)
+            )
         if first < end:
             yield first, end
 
@@ -86,7 +86,7 @@ def _cut(total: int, count: int, index: int) -> int:
     return total // count * index + min(index, total % count)
 
 
-def _whole(cut: int, predictions: int, stride: int) -> int:
+def _align_to_stride(cut: int, predictions: int, stride: int) -> int:
     """A cut moved back to where segments or windows of the whole split begin."""
     return cut if cut == predictions else cut - cut % stride
 
@@ -105,17 +105,17 @@ def _lead(measurement: Measurement, n_layer: int) -> int:
     return measurement.mem_len if measurement.tokens else 0
 
 
-def pieces(lane: Lane, measurement: Measurement) -> Iterator[Piece]:
-    """The segments or windows that read a lane; together they score it once.
+def stream_segments(stream: EvalStream, measurement: Measurement) -> Iterator[Segment]:
+    """The segments or windows that read a stream; together they score it once.
 
     In the lead-in `scored` is 0.
     """
-    cut = Segments(lane.end - lane.start, measurement.tgt_len, measurement.stride)
+    cut = Segments(stream.end - stream.start, measurement.tgt_len, measurement.stride)
     for segment in cut:
-        start, end = lane.start + segment.start, lane.start + segment.stop
-        scored = max(0, min(segment.scored, end - lane.first))
+        start, end = stream.start + segment.start, stream.start + segment.stop
+        scored = max(0, min(segment.scored, end - stream.first))
         if scored or measurement.regime == "streaming":
-            yield Piece(start, segment.length, scored)
+            yield Segment(start, segment.length, scored)
 
 
 def seen_context(
@@ -127,11 +127,11 @@ def seen_context(
     states in memory may have kept of still earlier tokens is not counted.
     """
     positions, contexts, exact = [], [], measurement.same_length
-    for lane in lanes(predictions, measurement, n_layer):
-        for piece in pieces(lane, measurement):
-            inside = np.arange(piece.length - piece.scored, piece.length)
-            remembered = min(measurement.mem_len, piece.start - lane.start)
-            positions.append(piece.start + inside + 1)
+    for stream in eval_streams(predictions, measurement, n_layer):
+        for segment in stream_segments(stream, measurement):
+            inside = np.arange(segment.length - segment.scored, segment.length)
+            remembered = min(measurement.mem_len, segment.start - stream.start)
+            positions.append(segment.start + inside + 1)
             seen = remembered + inside + 1
             contexts.append(np.minimum(seen, measurement.mem_len) if exact else seen)
     order = np.argsort(np.concatenate(positions))

@@ -1,4 +1,4 @@
-"""Text that a model goes on with: one token after the other, drawn from the likeliest."""
+"""Generates text token by token, drawn from the likeliest ones (top-k sampling)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,24 +33,11 @@ class Sampling:
         return ids.gather(1, torch.multinomial(probabilities, 1, generator=generator))
 
 
-@dataclass(frozen=True)
-class Look:
-    """What the model sees of the text before it.
-
-    Attributes:
-        span: memory that is carried from token to token; None where positions restart at every
-            segment, and the newest tokens are read anew for each.
-        segment: tokens of the prompt read at once, or the newest that are read anew.
-    """
-
-    span: AttentionSpan | None
-    segment: int
-
-
 def generate(
     model: LanguageModel,
     prompt: NDArray[Any],
-    look: Look,
+    span: AttentionSpan | None,
+    segment: int,
     sampling: Sampling,
     generator: torch.Generator,
 ) -> Iterator[int]:
@@ -59,11 +46,14 @@ def generate(
     Args:
         model: in evaluation mode and on the device of `generator`.
         prompt: token ids [N], at least one.
+        span: of attention, with memory that is carried from token to token; None where positions
+            restart at every segment, and the newest tokens are read anew for each.
+        segment: tokens of the prompt read at once, or the newest that are read anew.
     """
     tokens = torch.from_numpy(prompt.astype(np.int64)).to(generator.device)[None]
-    if look.span is None:
-        return _in_windows(model, tokens, look.segment, sampling, generator)
-    return _with_memory(model, tokens, look.span, look.segment, sampling, generator)
+    if span is None:
+        return _in_windows(model, tokens, segment, sampling, generator)
+    return _with_memory(model, tokens, span, segment, sampling, generator)
 
 
 @torch.inference_mode()

@@ -1,11 +1,4 @@
-"""The one evaluator: streams with memory and sliding windows, by one measurement.
-
-Losses summed over targets and divided once, overall and by position in the segment.
-
-A memory full of zeros, as the official code begins with: attended to like any other.
-
-The paper's three columns of Table 6: PPL init, PPL best and attention length.
-"""
+"""Scores a split by one measurement: streams with memory, or sliding windows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,8 +12,14 @@ from torch import Tensor
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.measurements import Measurement
-from txlbench.evaluation.eval_streams import Lane, Piece, lanes, pieces
-from txlbench.models.interface import LanguageModel, State
+from txlbench.data.segments import Segment
+from txlbench.evaluation.eval_streams import (
+    EvalStream,
+    check_length,
+    eval_streams,
+    stream_segments,
+)
+from txlbench.models.interface import LanguageModel, State, dtype_name
 
 
 @dataclass
@@ -101,6 +100,7 @@ class Score:
         loss: mean in nats over `tokens` targets.
         by_position: the mean at each position of a segment, None where nothing is scored.
         cold_starts: streams that began without the memory that a longer text would give.
+        dtype: the number format in which the model computed.
         dropped: predictions of the split that were asked for and not scored.
         losses: float32 [tokens] in nats, in order of position, if they were to be kept.
         positions: int64 [tokens], the index in the split of each predicted token.
@@ -110,6 +110,7 @@ class Score:
     tokens: int
     by_position: list[float | None]
     cold_starts: int
+    dtype: str
     dropped: int = 0
     losses: NDArray[np.float32] | None = None
     positions: NDArray[np.int64] | None = None
@@ -127,41 +128,50 @@ def score(
     """Scores a split; the model must be in evaluation mode and on `device`.
 
     Args:
-        ids: token ids [N + 1] of the split; only the pieces being read leave the disk.
+        ids: token ids [N + 1] of the split; only the segments being read leave the disk.
         n_layer: the model's depth, which the exact mode needs.
         keep_losses: whether each target's loss is returned too.
     """
     total = LossSum(measurement.tgt_len)
-    plan = lanes(len(ids) - 1, measurement, n_layer)
+    check_length(measurement, len(ids) - 1)
+    plan = eval_streams(len(ids) - 1, measurement, n_layer)
     reader = _Reader(model, ids, device, total, [] if keep_losses else None)
     if measurement.regime == "streaming":
         _stream(reader, plan, measurement)
     else:
         _slide(reader, plan, measurement)
-    cold = sum(lane.start == lane.first and measurement.mem_len > 0 for lane in plan)
+    cold = sum(stream.start == stream.first and measurement.mem_len > 0 for stream in plan)
     losses, positions = reader.in_order() if keep_losses else (None, None)
     return Score(
-        total.mean, total.tokens, total.by_position(), cold, losses=losses, positions=positions
+        total.mean,
+        total.tokens,
+        total.by_position(),
+        cold,
+        dtype_name(model),
+        losses=losses,
+        positions=positions,
     )
 
 
-def _stream(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
-    """All lanes side by side, memory carried; lanes that end earlier are padded."""
+def _stream(reader: "_Reader", plan: list[EvalStream], measurement: Measurement) -> None:
+    """All streams side by side, memory carried; streams that end earlier are padded."""
     span = measurement.span
     if measurement.zero_memory:
         state = zero_memory(reader.model, len(plan), span)
     else:
         state = reader.model.initial_state(len(plan), span)
     state = reader.model.evaluation_state(state)
-    nothing = Piece(0, 0, 0)
-    for row in zip_longest(*(pieces(lane, measurement) for lane in plan), fillvalue=nothing):
+    nothing = Segment(0, 0, 0)
+    for row in zip_longest(
+        *(stream_segments(stream, measurement) for stream in plan), fillvalue=nothing
+    ):
         state = reader.read(row, state)
 
 
-def _slide(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> None:
-    """All windows of all lanes, each without memory: what a pass leaves is as fresh as before."""
+def _slide(reader: "_Reader", plan: list[EvalStream], measurement: Measurement) -> None:
+    """All windows of all streams, each without memory: what a pass leaves is as fresh as before."""
     span = measurement.span
-    windows = (piece for lane in plan for piece in pieces(lane, measurement))
+    windows = (segment for stream in plan for segment in stream_segments(stream, measurement))
     at_once = max(1, WINDOW_TOKENS // measurement.tgt_len)
     states: dict[int, Any] = {}  # by windows read at once: the last are fewer
     while row := tuple(islice(windows, at_once)):
@@ -173,7 +183,7 @@ def _slide(reader: "_Reader", plan: list[Lane], measurement: Measurement) -> Non
 
 @dataclass(frozen=True)
 class _Reader:
-    """Runs pieces through the model and adds their losses up."""
+    """Runs segments through the model and adds their losses up."""
 
     model: LanguageModel
     ids: NDArray[Any]
@@ -181,19 +191,19 @@ class _Reader:
     total: LossSum
     kept: list[tuple[NDArray[Any], NDArray[Any]]] | None = None
 
-    def read(self, row: tuple[Piece, ...], state: Any) -> Any:
-        """Reads one piece a lane; returns the state after them."""
-        longest = max(piece.length for piece in row)
+    def read(self, row: tuple[Segment, ...], state: Any) -> Any:
+        """Reads one segment a stream; returns the state after them."""
+        longest = max(segment.length for segment in row)
         tokens = np.zeros((len(row), longest + 1), dtype=np.int64)
         scored = np.zeros((len(row), longest), dtype=bool)
-        for index, piece in enumerate(row):
-            stop = piece.start + piece.length
-            tokens[index, : piece.length + 1] = self.ids[piece.start : stop + 1]
-            scored[index, piece.length - piece.scored : piece.length] = True
+        for index, segment in enumerate(row):
+            stop = segment.start + segment.length
+            tokens[index, : segment.length + 1] = self.ids[segment.start : stop + 1]
+            scored[index, segment.length - segment.scored : segment.length] = True
         on_device = torch.from_numpy(tokens).to(self.device)
         hidden, state = self.model.forward(on_device[:, :-1], state)
         if scored.any():
-            starts = np.array([piece.start for piece in row])
+            starts = np.array([segment.start for segment in row])
             self._add(hidden, on_device[:, 1:], scored, starts)
         return state
 

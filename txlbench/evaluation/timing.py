@@ -43,12 +43,11 @@ class Setting:
         return torch.randint(self.vocabulary_size, shape, generator=generator).to(self.device)
 
 
-def window_task(setting: Setting, attention_length: int) -> Task:
+def window_task(setting: Setting, attention_length: int, clamp_len: int | None = None) -> Task:
     """The newest `attention_length` tokens are read anew for one prediction: stride 1."""
     model, tokens = setting.model, setting.tokens(attention_length)
-    state = model.evaluation_state(
-        model.initial_state(setting.batch_size, AttentionSpan(mem_len=0))
-    )
+    span = AttentionSpan(mem_len=0, clamp_len=clamp_len)
+    state = model.evaluation_state(model.initial_state(setting.batch_size, span))
 
     def run() -> None:
         hidden, _ = model.forward(tokens, state)

@@ -90,6 +90,15 @@ class LanguageModel(nn.Module, ABC):
         """Log-probabilities [B, V] of the next token."""
 
 
+DTYPE_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+def dtype_name(model: nn.Module) -> str:
+    """The number format in which the model computes here and now, as records tell it."""
+    dtype = autocast_dtype(next(model.parameters()))
+    return DTYPE_NAMES.get(dtype, str(dtype).removeprefix("torch."))
+
+
 def autocast_dtype(reference: Tensor) -> torch.dtype:
     """The number format of products: autocast's where it is on, else that of the parameters.
 

@@ -16,8 +16,8 @@ from txlbench.training.checkpoint import (
     SCHEMA,
     CheckpointSet,
     best_content,
+    evaluation_weights,
     load,
-    place,
     restore,
     set_aside,
     write_best,
@@ -41,22 +41,13 @@ def best_checkpoint(run: RunDirectory) -> dict[str, Any]:
         step = run.read_summary().get("training", {}).get("best_step")
         for _, content in checkpoints.newest_first():
             if content is not None and content["progress"]["step"] == step:
-                best = _best_of(content)
+                weights = evaluation_weights(content)
+                best = {"schema": SCHEMA, "model": weights, "progress": content["progress"]}
                 write_best(checkpoints.best, best)
                 run.note(f"{error.problem}; made again from a checkpoint of the same step")
                 return best
         _forget_training(run)
         raise UserError(error.problem, "`txlbench ablate --retry` trains the run again") from error
-
-
-def _best_of(last: dict[str, Any]) -> dict[str, Any]:
-    """What was the best checkpoint when `last` was written at the same step."""
-    own, average = last["model"], last["average"]
-    averaged = average["weights"] if average is not None and average["count"] else {}
-    # A weight that two layers share has two names, but a mean under one of them only.
-    means = {place(own[name]): mean for name, mean in averaged.items()}
-    weights = {name: means.get(place(weight), weight) for name, weight in own.items()}
-    return {"schema": SCHEMA, "model": weights, "progress": last["progress"]}
 
 
 def _forget_training(run: RunDirectory) -> None:

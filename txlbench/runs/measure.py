@@ -89,7 +89,7 @@ def _record(
             "by_position": scored.by_position,
             "checkpoint": "best",
             "step": step,
-            "dtype": "fp32",
+            "dtype": scored.dtype,
             "device": str(device),
             "seconds": time.monotonic() - begin,
         },

@@ -97,6 +97,22 @@ def load(path: Path) -> dict[str, Any]:
     return _read(path, in_memory=True)
 
 
+def evaluation_weights(content: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights that were validated at a checkpoint's step: averaged ones once averaging began.
+
+    Returns:
+        The model's state dict; unchecked, as the checkpoint has it.
+    """
+    own: Any = content.get("model")
+    average = content.get("average")
+    if average is None or not average["count"]:
+        weights: dict[str, Tensor] = own
+        return weights
+    # A weight that two layers share has two names, but a mean under one of them only.
+    means = {place(own[name]): mean for name, mean in average["weights"].items()}
+    return {name: means.get(place(weight), weight) for name, weight in own.items()}
+
+
 def restore(content: dict[str, Any], state: TrainingState) -> int:
     """Puts `state` and the random sources where `save_last` found them.
 

@@ -28,18 +28,20 @@ def golden(case: str, memory: str = "empty") -> NDArray[np.float32]:
 @torch.no_grad()
 def losses(converted: Converted, folder: Path, memory: str = "empty") -> NDArray[np.float32]:
     """Our losses of the tokens in `folder`, seen as that folder's configuration says."""
-    given, view = np.load(folder / "losses.npz"), read_config(folder / "config.json")[2]
+    given, source = np.load(folder / "losses.npz"), read_config(folder / "config.json")
     tokens = torch.from_numpy(given["tokens"].astype(np.int64))
     model = build_model(converted.config, converted.vocabulary_size).eval()
     model.load_state_dict(converted.weights)
     state = model.initial_state(
         len(tokens),
         AttentionSpan(
-            mem_len=view.mem_len or 0, clamp_len=view.clamp_len, same_length=view.same_length
+            mem_len=source.mem_len,
+            clamp_len=source.model.clamp_len,
+            same_length=source.model.same_length,
         ),
     )
     if memory == "zeros":
-        zeros = torch.zeros(len(tokens), view.mem_len, converted.config.d_model)
+        zeros = torch.zeros(len(tokens), source.mem_len, converted.config.d_model)
         state = state.replace(dict.fromkeys(state.tensors(), zeros))
     found, start = [], 0
     for length in given["cuts"].tolist():

@@ -18,7 +18,7 @@ from tests.models.convert.scored import CASES, GOLDEN, golden, losses, of_our_ow
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 from txlbench.models.convert.hf import read_hf, write_hf
-from txlbench.models.convert.official import Converted, SourceView
+from txlbench.models.convert.official import Converted
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_the_golden_losses_depend_on_what_they_are_to_test():
     """Memory, clamp, same_length, and the initial memory each change them."""
     shared = read_hf(GOLDEN / "shared")
     assert np.abs(golden("shared") - golden("shared", "zeros")).max() > 0.1
-    assert shared.view == SourceView(mem_len=40, clamp_len=30, same_length=True)
+    assert (shared.mem_len, shared.config.clamp_len, shared.config.same_length) == (40, 30, True)
     assert golden("shared").std() > 1
 
 
@@ -79,7 +79,7 @@ def test_the_round_trip_is_exact(tmp_path: Path, case: str):
     ids=str,
 )
 def test_our_own_models_survive_the_round_trip(tmp_path: Path, settings: dict[str, Any]):
-    model = replace(of_our_own(**settings), view=SourceView(mem_len=8, tgt_len=4))
+    model = replace(of_our_own(**settings), mem_len=8, tgt_len=4)
     write_hf(model, tmp_path / "model")
     again = read_hf(tmp_path / "model")
     assert same_weights(again, model)
@@ -94,18 +94,18 @@ def test_what_is_written_has_no_tied_weight_twice(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "view", "message"),
+    ("settings", "message"),
     [
-        ({"encoding": "shaw", "max_distance": 9}, {}, r"model\.encoding: shaw"),
-        ({"kind": "lstm"}, {}, r"model\.kind: lstm"),
-        ({}, {"clamp_len": 0}, "clamp_len: 0"),
-        ({}, {"same_length": True}, "same_length: without mem_len"),
+        ({"encoding": "shaw", "max_distance": 9}, r"model\.encoding: shaw"),
+        ({"kind": "lstm"}, r"model\.kind: lstm"),
+        ({"clamp_len": 0}, "clamp_len: 0"),
+        ({"same_length": True}, "same_length: without mem_len"),
     ],
 )
 def test_what_the_class_cannot_express_is_refused(
-    tmp_path: Path, settings: dict[str, Any], view: dict[str, Any], message: str
+    tmp_path: Path, settings: dict[str, Any], message: str
 ):
-    model = replace(of_our_own(**settings), view=SourceView(**view))
+    model = of_our_own(**settings)
     with pytest.raises(UserError, match=message):
         write_hf(model, tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -161,7 +161,7 @@ def test_older_names_and_the_flag_for_projections_are_understood(folder: Path):
     edit(folder, vocab_size=None, n_token=50, tie_projs=None, proj_share_all_but_first=True)
     edit(folder, n_layer=None, num_hidden_layers=2, tgt_len=16)
     assert read_hf(folder).config == expected.config
-    assert read_hf(folder).view.tgt_len == 16
+    assert read_hf(folder).tgt_len == 16
     edit(folder, proj_share_all_but_first=False)
     with pytest.raises(UserError, match=r"crit\.out_projs\.1: missing"):
         read_hf(folder)

@@ -10,7 +10,6 @@ import pytest
 
 from tests.models.convert.scored import CASES, GOLDEN, HERE, golden, losses, of_our_own
 from txlbench.models.convert.hf import read_hf, write_hf
-from txlbench.models.convert.official import SourceView
 
 REQUIREMENTS = ["torch==2.13.0", "transformers==4.35.2", "sacremoses"]
 
@@ -46,12 +45,15 @@ def test_every_loss_is_the_classs_own(python: Path, tmp_path: Path):
 
 @pytest.mark.full
 def test_what_is_written_loads_in_the_class_and_gives_our_losses(python: Path, tmp_path: Path):
-    view = SourceView(mem_len=20, tgt_len=16, clamp_len=25, same_length=True)
+    lengths = {"mem_len": 20, "tgt_len": 16}
+    span = {"clamp_len": 25, "same_length": True}
     cut = {"cutoffs": [5, 9, 20], "div_val": 2, "tie_projs": [True, False, True, False]}
     models = {case: read_hf(GOLDEN / case) for case in CASES} | {
-        "mixed-ties": replace(of_our_own(**cut), view=view),
-        "one-projection": replace(of_our_own(d_embed=7, tie_projs=[True]), view=view),
-        "pre-lnorm": replace(of_our_own(pre_lnorm=True, untie_r=True, dropatt=0.2), view=view),
+        "mixed-ties": replace(of_our_own(**cut, **span), **lengths),
+        "one-projection": replace(of_our_own(d_embed=7, tie_projs=[True], **span), **lengths),
+        "pre-lnorm": replace(
+            of_our_own(pre_lnorm=True, untie_r=True, dropatt=0.2, **span), **lengths
+        ),
     }
     for name, model in models.items():
         write_hf(model, tmp_path / name)

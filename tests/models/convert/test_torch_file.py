@@ -13,7 +13,6 @@ from tests.models.convert.official_modules import Call, hf_tensors, official_cla
 from tests.models.convert.scored import GOLDEN, TIED, golden, losses, same_weights
 from txlbench.errors import UserError
 from txlbench.models.convert.hf import read_hf
-from txlbench.models.convert.official import SourceView
 from txlbench.models.convert.torch_file import read_torch
 
 FORMATS = pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before-1.6"])
@@ -29,9 +28,7 @@ def test_a_pickled_model_gives_the_losses_of_its_hugging_face_twin(
     found, twin = read_torch(tmp_path / "model.pt"), read_hf(GOLDEN / case)
     assert same_weights(found, twin)
     assert found.config == twin.config
-    assert found.view == SourceView(
-        twin.view.mem_len, 16, twin.view.clamp_len, twin.view.same_length
-    )
+    assert (found.mem_len, found.tgt_len) == (twin.mem_len, 16)
     assert found.notes == ()
     np.testing.assert_allclose(losses(found, GOLDEN / case), golden(case), atol=1e-4)
 
@@ -55,8 +52,9 @@ def test_a_state_dict_tells_the_configuration_by_its_shapes(
     torch.save({holder: content, "epoch": 3} if holder else content, tmp_path / "model.pt")
     found, twin = read_torch(tmp_path / "model.pt"), read_hf(GOLDEN / "shared")
     assert same_weights(found, twin)
-    assert found.config == twin.config.model_copy(update={"dropout": 0.0})
-    assert found.view == SourceView()
+    unknown = {"dropout": 0.0, "clamp_len": None, "same_length": False}
+    assert found.config == twin.config.model_copy(update=unknown)
+    assert (found.mem_len, found.tgt_len) == (None, None)
     assert any("pre_lnorm" in note for note in found.notes)
 
 

@@ -1,6 +1,7 @@
 """Hugging Face's Transformer-XL folders, read and written: `config.json` and the weights."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from txlbench.files import read_json, write_json
 from txlbench.models.convert.hf_files import read_tokens, read_weights, write_tokens, write_weights
 from txlbench.models.convert.official import (
     Converted,
-    SourceView,
     from_official,
     model_config,
     to_official,
@@ -48,8 +48,18 @@ FIXED: Mapping[str, Any] = {
 """Keys with one value that this package can express."""
 
 
-def read_config(path: Path) -> tuple[ModelConfig, int, SourceView]:
-    """Configuration, vocabulary size and view; UserError naming file and key."""
+@dataclass(frozen=True)
+class SourceConfig:
+    """What `config.json` says: the model, and how it is evaluated."""
+
+    model: ModelConfig
+    vocabulary_size: int
+    mem_len: int
+    tgt_len: int | None
+
+
+def read_config(path: Path) -> SourceConfig:
+    """The content of `config.json`; UserError naming file and key."""
     if not path.exists():
         raise UserError(f"{path}: no such file", "is it a Hugging Face model folder?")
     given = read_json(path)
@@ -64,35 +74,39 @@ def read_config(path: Path) -> tuple[ModelConfig, int, SourceView]:
         if alias in given and key not in given:
             values[key] = given[alias]
     settings = {key: values[key] for key in SAME_NAMES}
+    settings |= _span(path, values)
     config = model_config(path, {**settings, "tie_projs": _ties(given, values["cutoffs"])})
-    return config, _whole(path, values, "vocab_size", 1), _view(path, values)
+    tgt_len = None if values.get("tgt_len") is None else _whole(path, values, "tgt_len", 1)
+    size, mem_len = _whole(path, values, "vocab_size", 1), _whole(path, values, "mem_len", 0)
+    return SourceConfig(config, size, mem_len, tgt_len)
 
 
-def to_json(config: ModelConfig, vocabulary_size: int, view: SourceView) -> dict[str, Any]:
+def to_json(converted: Converted) -> dict[str, Any]:
     """The content of `config.json`; UserError naming what it cannot express."""
+    config = converted.config
     for key, value, wanted in (
         ("model.kind", config.kind, "transformer"),
         ("model.encoding", config.encoding, "xl"),
     ):
         if value != wanted:
             raise UserError(f"{key}: {value} has no Hugging Face class", f"only {wanted} does")
-    if view.clamp_len == 0:
+    if config.clamp_len == 0:
         raise UserError("clamp_len: 0 means no limit to Hugging Face's class", "use at least 1")
-    if view.same_length and not view.mem_len:
+    if config.same_length and not converted.mem_len:
         raise UserError("same_length: without mem_len no token sees a key", "give mem_len")
     dumped = config.model_dump(mode="json")
     ties: list[bool] = dumped["tie_projs"]
     return {
         "architectures": ["TransfoXLLMHeadModel"],
         "model_type": MODEL_TYPE,
-        "vocab_size": vocabulary_size,
+        "vocab_size": converted.vocabulary_size,
         **{key: dumped[key] for key in SAME_NAMES},
         "proj_share_all_but_first": ties == [False] + [True] * (len(ties) - 1),
         "tie_projs": ties,
-        "mem_len": view.mem_len or 0,
-        **({} if view.tgt_len is None else {"tgt_len": view.tgt_len}),
-        "clamp_len": -1 if view.clamp_len is None else view.clamp_len,
-        "same_length": view.same_length,
+        "mem_len": converted.mem_len or 0,
+        **({} if converted.tgt_len is None else {"tgt_len": converted.tgt_len}),
+        "clamp_len": -1 if config.clamp_len is None else config.clamp_len,
+        "same_length": config.same_length,
         "torch_dtype": "float32",
         **FIXED,
     }
@@ -106,9 +120,9 @@ def _ties(given: Mapping[str, Any], cutoffs: Any) -> Any:
     return [False] + [bool(given.get("proj_share_all_but_first", True))] * tails
 
 
-def _view(path: Path, values: Mapping[str, Any]) -> SourceView:
+def _span(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """clamp_len and same_length as a model's configuration has them."""
     clamp = _whole(path, values, "clamp_len", None)
-    tgt_len = _whole(path, values, "tgt_len", 1) if values.get("tgt_len") is not None else None
     mem_len, same_length = _whole(path, values, "mem_len", 0), values["same_length"]
     if same_length not in (True, False):
         raise UserError(f"{path}: same_length: {same_length!r} found", "use true or false")
@@ -117,7 +131,7 @@ def _view(path: Path, values: Mapping[str, Any]) -> SourceView:
             f"{path}: same_length: true with mem_len 0 lets no token see a key",
             "set same_length to false",
         )
-    return SourceView(mem_len, tgt_len, clamp if clamp > 0 else None, same_length)
+    return {"clamp_len": clamp if clamp > 0 else None, "same_length": same_length}
 
 
 def _whole(path: Path, values: Mapping[str, Any], key: str, least: int | None) -> int:
@@ -143,7 +157,8 @@ def read_hf(directory: Path, reversed_clusters: bool = False) -> Converted:
     Raises:
         UserError: naming file and key, for what is missing, damaged or another kind of model.
     """
-    config, vocabulary_size, view = read_config(directory / "config.json")
+    source = read_config(directory / "config.json")
+    config, vocabulary_size = source.model, source.vocabulary_size
     path, tensors = read_weights(directory)
     if config.n_layer > len(tensors):  # before names are made of so many layers
         raise UserError(
@@ -157,7 +172,9 @@ def read_hf(directory: Path, reversed_clusters: bool = False) -> Converted:
         reverse_clusters(tensors)
     weights = from_official(path, config, vocabulary_size, tensors)
     tokens = read_tokens(directory, vocabulary_size)
-    return Converted(config, vocabulary_size, weights, view, tokens)
+    return Converted(
+        config, vocabulary_size, weights, source.mem_len, source.tgt_len, tokens=tokens
+    )
 
 
 def write_hf(converted: Converted, directory: Path) -> None:
@@ -167,7 +184,7 @@ def write_hf(converted: Converted, directory: Path) -> None:
         UserError: if the folder is not empty, or the class cannot express the model.
     """
     config = converted.config
-    content = to_json(config, converted.vocabulary_size, converted.view)
+    content = to_json(converted)
     if directory.exists() and any(directory.iterdir()):
         raise UserError(f"{directory}: not empty", "choose another folder")
     tensors = to_official(config, converted.weights)

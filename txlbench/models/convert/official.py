@@ -7,7 +7,7 @@ a `Converted`; the configuration of a source that brings none is inferred from t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, count, takewhile
 from pathlib import Path
 from typing import Any
@@ -22,28 +22,14 @@ from txlbench.models.factory import check_finite, skeleton
 
 
 @dataclass(frozen=True)
-class SourceView:
-    """How the source looks back, as far as it says so; a runtime choice, not part of the weights.
-
-    Attributes:
-        mem_len: cached states of earlier tokens.
-        tgt_len: tokens of a segment.
-        clamp_len: distances beyond it count as clamp_len; None for no limit.
-        same_length: every query sees exactly mem_len keys, itself included.
-    """
-
-    mem_len: int | None = None
-    tgt_len: int | None = None
-    clamp_len: int | None = None
-    same_length: bool = False
-
-
-@dataclass(frozen=True)
 class Converted:
     """A model as `build_model(config, vocabulary_size)` and `load_state_dict(weights)` make it.
 
     Attributes:
+        config: clamp_len and same_length as the source evaluates.
         weights: float32 tensors by the exact names of the model's state dict.
+        mem_len: cached states in the source's evaluation, None where it does not say.
+        tgt_len: tokens of a segment there, likewise.
         tokens: the vocabulary in order of id, where the source has one that is no pickle.
         notes: what the source does not say and was taken for granted, one phrase each.
     """
@@ -51,7 +37,8 @@ class Converted:
     config: ModelConfig
     vocabulary_size: int
     weights: dict[str, Tensor]
-    view: SourceView = field(default_factory=SourceView)
+    mem_len: int | None = None
+    tgt_len: int | None = None
     tokens: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
 

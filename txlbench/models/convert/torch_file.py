@@ -12,7 +12,6 @@ from txlbench.models.convert import torch_load
 from txlbench.models.convert.hf import PREFIX, reverse_clusters
 from txlbench.models.convert.official import (
     Converted,
-    SourceView,
     from_official,
     inferred,
     model_config,
@@ -94,10 +93,14 @@ def _convert(path: Path, tensors: dict[str, Tensor], model: Inert | None) -> Con
     cutoffs = _cutoffs(path, model) if model else None
     settings, vocabulary_size = inferred(path, tensors, untie_r=False, cutoffs=cutoffs)
     settings |= {"dropout": 0.0, "dropatt": 0.0, **(_told(model) if model else {})}
+    span = _span(path, attributes)
+    settings |= {key: span[key] for key in ("clamp_len", "same_length")}
     config = model_config(path, settings)
     weights = from_official(path, config, vocabulary_size, tensors)
     notes = () if model else NOT_IN_A_STATE_DICT
-    return Converted(config, vocabulary_size, weights, _view(path, attributes), notes=notes)
+    return Converted(
+        config, vocabulary_size, weights, span["mem_len"], span["tgt_len"], notes=notes
+    )
 
 
 def _state_dict(path: Path, content: Any) -> dict[str, Tensor]:
@@ -160,15 +163,15 @@ def _cutoffs(path: Path, model: Inert) -> list[int]:
     return ends[:-1]
 
 
-def _view(path: Path, attributes: Mapping[str, Any]) -> SourceView:
+def _span(path: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """How the source evaluates, by our names; None where it does not say."""
     lengths = {key: attributes.get(key) for key in ("mem_len", "tgt_len", "clamp_len")}
     for key, value in lengths.items():
         if value is not None and type(value) is not int:
             raise UserError(f"{path}: {key}: {value!r} found", "it must be a whole number")
     clamp = lengths["clamp_len"]
-    return SourceView(
-        mem_len=lengths["mem_len"],
-        tgt_len=lengths["tgt_len"],
-        clamp_len=clamp if clamp is not None and clamp > 0 else None,
-        same_length=attributes.get("same_length") is True,
-    )
+    return {
+        **lengths,
+        "clamp_len": clamp if clamp is not None and clamp > 0 else None,
+        "same_length": attributes.get("same_length") is True,
+    }
