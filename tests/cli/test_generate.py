@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tests.models.convert.scored import GOLDEN
 from txlbench.cli.main import cli
-from txlbench.commands.weights import import_model
+from txlbench.commands.load_model import import_model
 from txlbench.records.run_directory import RunDirectory
 
 

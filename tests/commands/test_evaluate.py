@@ -10,8 +10,8 @@ import torch
 from tests.models.convert.scored import GOLDEN, golden
 from tests.runs.trial import finished, write_spec
 from txlbench.commands.evaluate import EvalRequest, evaluate
+from txlbench.commands.load_model import export_model, import_model
 from txlbench.commands.model_ref import resolve
-from txlbench.commands.weights import export_model, import_model
 from txlbench.config.measurements import segments_of
 from txlbench.errors import UserError
 
@@ -107,7 +107,7 @@ def test_hugging_face_weights_give_hugging_faces_losses(tmp_path):
 
 def test_import_export_import_is_exact(tmp_path):
     run, _ = import_model(f"hf:{GOLDEN / 'own'}", tmp_path / "one")
-    export_model(str(run.path), f"hf:{tmp_path / 'folder'}")
+    export_model(resolve(str(run.path)), f"hf:{tmp_path / 'folder'}")
     again, _ = import_model(f"hf:{tmp_path / 'folder'}", tmp_path / "two")
     one, two = (resolve(str(each.path)).load(CPU) for each in (run, again))
     assert one.settings.model == two.settings.model
@@ -119,7 +119,7 @@ def test_import_export_import_is_exact(tmp_path):
 
 def test_a_run_of_our_own_goes_out_and_comes_back(tmp_path):
     run = run_of()
-    export_model(str(run.path), f"hf:{tmp_path / 'folder'}")
+    export_model(resolve(str(run.path)), f"hf:{tmp_path / 'folder'}")
     ours, theirs = asked(run, whole=True, batch_size=10).score.loss, None
     np.save(tmp_path / "ids.npy", load_ids(run))
     (answer,) = evaluate(
@@ -188,7 +188,7 @@ def test_another_text_is_read_in_the_models_own_symbols():
     run = char_run()
     text = Path("mine.txt").read_text()
     same = on_text(run, text, split="test")
-    own = asked(run, whole=True, batch_size=10).score.loss
+    own = asked(run, whole=True).score.loss
     assert same == pytest.approx(own, abs=1e-6)
     letters = str.maketrans("aelt", "leta")
     assert (
@@ -217,7 +217,7 @@ def test_options_that_say_nothing_are_refused():
 def test_export_does_not_write_where_a_file_is(tmp_path):
     run = run_of()
     with pytest.raises(UserError, match="is a file"):
-        export_model(str(run.path), "hf:mine.txt")
+        export_model(resolve(str(run.path)), "hf:mine.txt")
 
 
 @pytest.mark.parametrize(

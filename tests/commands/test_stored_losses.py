@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.runs.trial import execute_all, finished, plan_of, write_spec
+from txlbench.commands.load_model import export_model, import_model
 from txlbench.commands.model_ref import resolve
 from txlbench.commands.recl_request import ReclRequest
 from txlbench.commands.stored_losses import context_losses_of
-from txlbench.commands.weights import export_model, import_model
 from txlbench.config.base import AttentionSpan
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
@@ -177,7 +177,7 @@ def test_a_clamp_length_for_evaluation_counts():
 def test_an_exported_model_scores_as_its_run_and_its_losses_are_kept_with_the_corpora(folder):
     run = run_of({"model.encoding": "xl"})
     expected = losses(run.path)
-    export_model(str(run.path), "hf:out")
+    export_model(resolve(str(run.path)), "hf:out")
     import_model("hf:out", Path("taken"))
     asked = replace(ASKED, corpus="mine.txt", split="test")
     for reference in ("hf:out", "taken"):
@@ -193,7 +193,7 @@ def test_an_exported_model_scores_as_its_run_and_its_losses_are_kept_with_the_co
 
 def test_a_text_that_an_imported_model_does_not_know_is_refused(folder):
     run = run_of({"model.encoding": "xl"})
-    export_model(str(run.path), "hf:out")
+    export_model(resolve(str(run.path)), "hf:out")
     chance = np.random.default_rng(1)
     (folder / "noise").write_bytes(chance.integers(128, 256, 2000).astype(np.uint8).tobytes())
     with pytest.raises(UserError, match=r"hf:out: perplexity .* of 256; wrong vocabulary\?; give"):

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from tests.models.convert.scored import GOLDEN
+from txlbench.commands.load_model import import_model
 from txlbench.commands.model_ref import resolve
 from txlbench.commands.texts import read_ids
-from txlbench.commands.weights import import_model
 from txlbench.config.loading import parse_yaml
 from txlbench.config.model import ModelConfig
 from txlbench.config.run_config import ImportedConfig

@@ -212,7 +212,7 @@ def import_(source: str, out: Path, reversed_clusters: bool) -> None:
     PyTorch code or a state dict; or tf:PREFIX, an official TensorFlow checkpoint. No code in these
     files is executed.
     """
-    from txlbench.commands.weights import import_model
+    from txlbench.commands.load_model import import_model
     from txlbench.config.counting import parameters
 
     run, converted = import_model(source, out, reversed_clusters)
@@ -236,6 +236,7 @@ def import_(source: str, out: Path, reversed_clusters: bool) -> None:
 )
 def export(model: str, target: str) -> None:
     """Write the weights of MODEL as a Hugging Face Transformer-XL folder."""
-    from txlbench.commands.weights import export_model
+    from txlbench.commands.load_model import export_model
+    from txlbench.commands.model_ref import resolve
 
-    click.echo(export_model(model, target))
+    click.echo(export_model(resolve(model), target))

@@ -1,20 +1,30 @@
-"""Loads weights: a run's checkpoint, or somebody else's as `hf:DIR`, `torch:FILE`, `tf:PREFIX`."""
+"""Loads a run's checkpoint, and brings weights of other programs in and ours out.
+
+Others' weights are `hf:DIR`, `torch:FILE` or `tf:PREFIX`; ours go out as a Hugging Face folder.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from txlbench.config.measurements import Settings
+from txlbench.config.measurements import Settings, segments_of
 from txlbench.config.run_config import EvaluateConfig, ImportedConfig
+from txlbench.errors import UserError
+from txlbench.models.convert.hf import write_hf
 from txlbench.models.convert.official import Converted
 from txlbench.models.factory import build_model, check_weights
 from txlbench.models.interface import LanguageModel
-from txlbench.training.checkpoint import evaluation_weights, load
+from txlbench.records.run_directory import RunDirectory
+from txlbench.records.schema import RunState
+from txlbench.training.checkpoint import evaluation_weights, load, save_model
+
+if TYPE_CHECKING:
+    from txlbench.commands.model_ref import LoadedModel, ModelRef
 
 
 def load_checkpoint(
@@ -73,3 +83,45 @@ def build(
     model = build_model(config.model, size)
     model.load_state_dict(weights)
     return model.to(device).eval()
+
+
+def import_model(
+    source: str, out: Path, reversed_clusters: bool = False
+) -> tuple[RunDirectory, Converted]:
+    """Writes the weights of `source` as an ordinary run directory, state imported.
+
+    Raises:
+        UserError: if `source` is not hf:DIR, torch:FILE or tf:PREFIX, or `out` is in use.
+    """
+    if source.partition(":")[0] not in ("hf", "torch", "tf"):
+        raise UserError(f"{source}: not a source of weights", "hf:DIR, torch:FILE or tf:PREFIX")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: exists already", "choose another --out, or delete it")
+    converted = foreign_reader(source, reversed_clusters)()
+    run = RunDirectory(out)
+    save_model(run.checkpoints / "best.pt", converted.weights)
+    run.write_imported(imported_config(source, converted))
+    if converted.tokens is not None:
+        run.write_tokens(converted.tokens)
+    run.set_state(RunState.IMPORTED)
+    return run, converted
+
+
+def export_model(ref: "ModelRef", target: str) -> Path:
+    """Writes a model as a Hugging Face folder; `target` is hf:DIR."""
+    kind, _, place = target.partition(":")
+    if kind != "hf" or not place:
+        raise UserError(f"--to {target}: not a form weights go out in", "hf:DIR")
+    if Path(place).exists() and not Path(place).is_dir():
+        raise UserError(f"--to {target}: {place} is a file", "give a folder to make")
+    write_hf(_converted(ref.load(torch.device("cpu"))), Path(place))
+    return Path(place)
+
+
+def _converted(loaded: "LoadedModel") -> Converted:
+    settings, known = loaded.settings, loaded.ref.capabilities
+    segments, weights = segments_of(settings), dict(loaded.model.state_dict())
+    return Converted(
+        settings.model, known.vocabulary_size, weights, segments.memory, segments.tgt_len,
+        known.tokens,
+    )  # fmt: skip
