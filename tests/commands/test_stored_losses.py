@@ -299,7 +299,7 @@ def test_weights_that_give_no_numbers_are_refused_by_name():
     best = torch.load(run.checkpoints / "best.pt", weights_only=True)
     best["model"]["softmax.bias"][:] = float("nan")
     torch.save(best, run.checkpoints / "best.pt")
-    with pytest.raises(UserError, match=r"NaN loss at context 4"):
+    with pytest.raises(UserError, match=r"softmax\.bias: NaN or infinite values"):
         losses(run.path)
 
 
