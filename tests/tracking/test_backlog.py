@@ -21,8 +21,8 @@ def test_asking_imports_neither_mlflow_nor_torch(laboratory: Laboratory) -> None
     program = (
         "import sys; from pathlib import Path\n"
         "from txlbench.tracking.backlog import nothing_to_deliver\n"
-        "from txlbench.tracking.store import ui_command\n"
-        f"nothing_to_deliver(Path({str(directory.path)!r})); ui_command(Path('results/a'))\n"
+        "from txlbench.tracking.backlog import where_to_look\n"
+        f"nothing_to_deliver(Path({str(directory.path)!r})); where_to_look(Path('results/a'))\n"
         "print({'mlflow', 'torch', 'pandas', 'matplotlib'} & set(sys.modules))"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -46,11 +46,11 @@ def runs(finding):
 def test_one_run_with_parameters_numbers_and_files(finding):
     assert deliver_finding(finding) is None
     client, (run,) = runs(finding)
-    assert (run.info.run_name, run.info.status) == ("recl-1", "FINISHED")
+    assert (run.info.run_name, run.info.status) == ("recl of XL, LSTM", "FINISHED")
     assert run.data.params["models"] == "XL, LSTM"
     assert run.data.params["command"] == COMMAND
     assert run.data.metrics["recl_above_null/XL r1.0"] == 300
-    history = client.get_metric_history(run.info.run_id, "loss/LSTM")
+    history = client.get_metric_history(run.info.run_id, "loss_nats/LSTM")
     assert sorted(point.step for point in history) == [100, 200, 300, 400]
     names = {each.path for each in client.list_artifacts(run.info.run_id)}
     assert names == {"recl.json", "recl.csv", "recl.md", "recl.tex", "figures"}
@@ -65,7 +65,7 @@ def test_only_what_is_new_is_delivered(finding):
     assert deliver_finding(finding) is None
     client, (run,) = runs(finding)
     assert Path(client.download_artifacts(run.info.run_id, "recl.md")).read_text() == "changed"
-    assert len(client.get_metric_history(run.info.run_id, "loss/XL")) == 4
+    assert len(client.get_metric_history(run.info.run_id, "loss_nats/XL")) == 4
 
 
 def test_a_rebuilt_store_has_it_once(finding):
@@ -92,7 +92,7 @@ def test_as_a_process(finding):
 def test_numbers_of_the_other_kinds():
     record = TruthRecord.model_validate_json(json.dumps(TRUTH))
     truth = {each[:1] + each[2:]: each.value for each in values_of_finding(record)}
-    assert truth["loss/memory 32", 64] == 0.5
+    assert truth["loss_nats/memory 32", 64] == 0.5
     assert truth["recl_true/memory 32_ resets r1.0", 0] == 64
     result = BenchResult.model_construct(
         work="train",

@@ -3,12 +3,15 @@
 The loop of the mirror process, without MLflow.
 """
 
+import csv
+import math
 import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow.entities import Run
@@ -71,8 +74,8 @@ def test_eight_runs_and_no_database_yet(laboratory: Laboratory) -> None:
     assert set(children) == {f"xl, seed {seed}" for seed in range(8)}
     for run in children.values():
         assert run.info.status == "FINISHED"
-        assert steps(directory, run, "train_loss") == list(range(2, 101, 2))
-        assert steps(directory, run, "valid_loss") == list(range(10, 101, 10))
+        assert steps(directory, run, "train_bpc") == list(range(2, 101, 2))
+        assert steps(directory, run, "valid_bpc") == list(range(10, 101, 10))
     assert len(listed(other)[1]) == 3
     client = client_of(directory)
     assert {each.name for each in client.search_experiments()} == {"eight", "other", "Default"}
@@ -81,11 +84,23 @@ def test_eight_runs_and_no_database_yet(laboratory: Laboratory) -> None:
 
 def test_what_a_run_leaves_in_mlflow(stocked: Laboratory) -> None:
     directory = stocked.finished(seeds=[1])
+    directory.add_commands(["txlbench ablate small.yaml"])
     report(directory, "txlbench ablate small.yaml")
     assert deliver(directory.path) is None
     parent, children = listed(directory)
     assert set(children) == {"xl", "xl, no memory", "absolute"}
     run, client = children["xl"], client_of(directory)
+    losses = {line["step"]: line["valid_loss"] for line in _lines_of(directory, run, "valid_loss")}
+    history = client.get_metric_history(run.info.run_id, "valid_bpc")
+    assert {point.step: point.value for point in history} == pytest.approx(
+        {step: loss / math.log(2) for step, loss in losses.items()}
+    )
+    assert not {"targets", "train_loss", "valid_loss"} & run.data.metrics.keys()
+    assert run.data.params["parameters"] == "123456"
+    assert run.data.tags["mlflow.source.name"] == "txlbench ablate small.yaml"
+    assert run.data.tags["mlflow.user"]
+    (dataset,) = run.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("corpus", "abc123")
     assert run.data.params["model.encoding"] == "xl"
     assert run.data.params["train.recurrence"] == "true"
     assert run.data.tags["txlbench.run_dir"] == str(
@@ -103,6 +118,72 @@ def test_what_a_run_leaves_in_mlflow(stocked: Laboratory) -> None:
     assert parent.info.artifact_uri.startswith(f"file://{stocked.folder}/mlartifacts/small/")
 
 
+def _lines_of(directory: ExperimentDirectory, run: Run, key: str) -> list[dict[str, Any]]:
+    lines = directory.run(run.data.tags["txlbench.run_id"]).read_metrics()
+    return [line for line in lines if key in line]
+
+
+def test_experiment_and_parent_show_results_at_first_sight(stocked: Laboratory) -> None:
+    directory = stocked.finished(seeds=[1])
+    report(directory, "txlbench ablate small.yaml")
+    assert deliver(directory.path) is None
+    parent, children = listed(directory)
+    with directory.table("csv").open() as file:
+        table = {row["row"]: row for row in csv.DictReader(file)}
+    best = {name: float(row["bpc_best"]) for name, row in table.items()}
+    found = {name: parent.data.metrics[f"bpc_best/{name.replace(',', '_')}"] for name in best}
+    assert found == pytest.approx(best)
+    for name, run in children.items():
+        assert run.data.metrics["test_bpc_best"] == pytest.approx(best[name])
+    assert parent.data.params["model.encoding"] == "xl, absolute"
+    assert parent.data.params["rows"] == "3"
+    note = parent.data.tags["mlflow.note.content"]
+    first = min(best, key=best.__getitem__)
+    assert note.startswith(f"bpc best: {first} {best[first]:.3f}, ")
+    assert "3 runs, nested below" in note
+    assert f"| {first} |" in note
+    experiment = client_of(directory).get_experiment(parent.info.experiment_id)
+    assert experiment.tags["mlflow.note.content"] == note
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def test_a_row_that_comes_later_is_shown_too(stocked: Laboratory) -> None:
+    """MLflow lets nobody change a parameter; the description says what holds."""
+    directory = stocked.finished(seeds=[1], rows=[{"label": "xl"}])
+    report(directory, "txlbench ablate small.yaml")
+    assert deliver(directory.path) is None
+    stocked.finished(seeds=[1])
+    report(directory, "txlbench ablate small.yaml")
+    assert deliver(directory.path) is None
+    parent, _ = listed(directory)
+    assert "3 runs, nested below" in parent.data.tags["mlflow.note.content"]
+    assert "bpc_best/absolute" in parent.data.metrics
+
+
+def test_system_metrics_come_when_asked_for(
+    stocked: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = stocked.finished(seeds=[1], rows=[{"label": "xl"}])
+    assert deliver(directory.path) is None
+    run = listed(directory)[1]["xl"]
+    assert not any(name.startswith("system/") for name in run.data.metrics)
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true")
+    assert deliver(directory.path) is None
+    assert deliver(directory.path) is None
+    assert steps(directory, run, "system/tokens_per_second") == list(range(2, 101, 2))
+
+
+def test_a_folder_of_any_name_gets_its_own_store(tmp_path: Path) -> None:
+    laboratory = Laboratory(tmp_path / "out" / "a?b=c")
+    directory = laboratory.finished(seeds=[1], rows=[{"label": "xl"}])
+    assert deliver(directory.path) is None
+    (run,) = listed(directory)[1].values()
+    client_of(directory).download_artifacts(run.info.run_id, "summary.json")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a?b=c"]
+    assert (laboratory.folder / "mlflow.db").is_file()
+    assert nothing_to_deliver(directory.path)
+
+
 def test_only_what_is_new_is_delivered(stocked: Laboratory) -> None:
     directory = stocked.experiment(seeds=[1], rows=[{"label": "xl"}])
     ((line, config, run),) = stocked.runs(directory)
@@ -115,7 +196,7 @@ def test_only_what_is_new_is_delivered(stocked: Laboratory) -> None:
         assert deliver(directory.path) is None
         first = listed(directory)[1]["xl"]
         assert first.info.status == "RUNNING"
-        assert steps(directory, first, "train_loss") == list(range(2, 21, 2))
+        assert steps(directory, first, "train_bpc") == list(range(2, 21, 2))
         assert nothing_to_deliver(directory.path)
 
     with run.metrics_file.open("a") as file:
@@ -124,7 +205,7 @@ def test_only_what_is_new_is_delivered(stocked: Laboratory) -> None:
     assert deliver(directory.path) is None
     assert deliver(directory.path) is None
     assert listed(directory)[1]["xl"].info.run_id == first.info.run_id
-    assert steps(directory, first, "train_loss") == list(range(2, 23, 2))
+    assert steps(directory, first, "train_bpc") == list(range(2, 23, 2))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +243,7 @@ def test_a_run_that_goes_on_is_running_again(stocked: Laboratory) -> None:
     assert deliver(directory.path) is None
     found = listed(directory)[1]["xl"]
     assert found.info.status == "FINISHED"
-    assert steps(directory, found, "train_loss") == list(range(2, 61, 2))
+    assert steps(directory, found, "train_bpc") == list(range(2, 61, 2))
 
 
 def test_evaluating_anew_keeps_the_run(stocked: Laboratory) -> None:
@@ -185,7 +266,7 @@ def test_a_store_that_was_emptied_gets_everything_again(
     shutil.copy(migrated, directory.path.parent / "mlflow.db")
     assert not nothing_to_deliver(directory.path)
     assert deliver(directory.path) is None
-    assert steps(directory, listed(directory)[1]["xl"], "train_loss") == list(range(2, 101, 2))
+    assert steps(directory, listed(directory)[1]["xl"], "train_bpc") == list(range(2, 101, 2))
 
 
 def test_a_creation_that_was_not_acknowledged_is_found_again(stocked: Laboratory) -> None:
@@ -197,20 +278,33 @@ def test_a_creation_that_was_not_acknowledged_is_found_again(stocked: Laboratory
             f'{{"store": "{notes["store"]}", "token": "{notes["token"]}"}}'
         )
     assert deliver(directory.path) is None
-    assert steps(directory, listed(directory)[1]["xl"], "train_loss") == list(range(2, 101, 2))
+    assert steps(directory, listed(directory)[1]["xl"], "train_bpc") == list(range(2, 101, 2))
 
 
-def test_artifacts_open_after_the_folder_moved(stocked: Laboratory) -> None:
+def test_results_that_were_copied_elsewhere_are_delivered_anew_and_told(
+    stocked: Laboratory, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = stocked.finished(seeds=[1], rows=[{"label": "xl"}])
     assert deliver(before.path) is None
-    moved = before.path.parent.with_name("moved")
-    before.path.parent.rename(moved)
-    directory = ExperimentDirectory(moved / "small")
+    assert capsys.readouterr().out == ""
+    copy = stocked.folder.with_name("copy")
+    shutil.copytree(stocked.folder, copy)
+    directory = ExperimentDirectory(copy / "small")
     assert not nothing_to_deliver(directory.path)
     assert deliver(directory.path) is None
+    told = capsys.readouterr().out
+    assert told.startswith(
+        f"MLflow: the results were moved or copied here from file://{stocked.folder}"
+    )
+    assert told.count("\n") == 1
     _, children = listed(directory)
-    assert children["xl"].info.artifact_uri.startswith(f"file://{moved}/")
-    client_of(directory).download_artifacts(children["xl"].info.run_id, "summary.json")
+    assert children["xl"].info.artifact_uri.startswith(f"file://{copy}/")
+    client = client_of(directory)
+    client.download_artifacts(children["xl"].info.run_id, "summary.json")
+    assert {each.name for each in client.search_experiments()} == {"small", "empty", "Default"}
+    assert deliver(directory.path) is None
+    assert capsys.readouterr().out == ""
+    assert nothing_to_deliver(before.path)
 
 
 def test_rebuilding_leaves_one_of_each(stocked: Laboratory) -> None:
@@ -232,7 +326,7 @@ def test_a_broken_run_does_not_hold_up_the_others(stocked: Laboratory) -> None:
     assert "metrics.jsonl: byte 0" in reason
     _, children = listed(directory)
     for name in ("xl", "xl, no memory"):
-        assert steps(directory, children[name], "train_loss") == list(range(2, 101, 2))
+        assert steps(directory, children[name], "train_bpc") == list(range(2, 101, 2))
     assert backlog(directory.path) == (1, 1)
 
 
@@ -252,7 +346,7 @@ def test_a_dead_server_costs_a_line_and_its_backlog_is_kept(
     assert "\n" not in said
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert deliver(directory.path) is None
-    assert steps(directory, listed(directory)[1]["xl"], "train_loss") == list(range(2, 101, 2))
+    assert steps(directory, listed(directory)[1]["xl"], "train_bpc") == list(range(2, 101, 2))
 
 
 def test_runs_of_dead_processes_are_put_right(stocked: Laboratory) -> None:
@@ -288,7 +382,7 @@ def test_a_store_that_was_deleted_is_made_again(stocked: Laboratory, migrated: P
     shutil.copy(migrated, stocked.folder / "mlflow.db")
     assert deliver(directory.path, rebuild=True) is None
     (run,) = listed(directory)[1].values()
-    assert steps(directory, run, "train_loss") == list(range(2, 101, 2))
+    assert steps(directory, run, "train_bpc") == list(range(2, 101, 2))
     client_of(directory).download_artifacts(run.info.run_id, "summary.json")
 
 
@@ -304,7 +398,7 @@ def test_a_folder_is_a_store_too(
     assert deliver(directory.path) is None
     (run,) = listed(directory)[1].values()
     assert run.info.artifact_uri.startswith(folder.as_uri())
-    assert steps(directory, run, "train_loss") == list(range(2, 101, 2))
+    assert steps(directory, run, "train_bpc") == list(range(2, 101, 2))
     assert {path.name for path in laboratory.folder.iterdir()} == {"small"}
     assert nothing_to_deliver(directory.path)
 

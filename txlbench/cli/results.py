@@ -227,12 +227,12 @@ def _deliver_finding(path: Path, rebuild: bool) -> str | None:
 
 def _deliver(path: Path, folder: Path, deliver: Callable[[], str | None] | None) -> bool:
     """Whether the store has everything now; says so, or what it lacks."""
-    from txlbench.tracking.store import ui_command
+    from txlbench.tracking.backlog import where_to_look
 
     left = None if deliver is None else deliver()
     if left is None:
         done = "nothing new" if deliver is None else "delivered"
-        click.echo(f"{path}: {done}; {ui_command(folder)}")
+        click.echo(f"{path}: {done}; {where_to_look(folder)}")
     else:
         click.echo(left, err=True)
     return left is None

@@ -26,8 +26,7 @@ from txlbench.runs.mirror_process import Mirror
 from txlbench.runs.plan import Need, PlannedRun, Request, describe_plan, open_experiment
 from txlbench.runs.pool import ProcessPool
 from txlbench.runs.work_queue import Share
-from txlbench.tracking.backlog import nothing_to_deliver
-from txlbench.tracking.store import ui_command
+from txlbench.tracking.backlog import nothing_to_deliver, where_to_look
 
 
 def renewed(plan: Sequence[PlannedRun], directory: ExperimentDirectory) -> list[str]:
@@ -143,7 +142,7 @@ def _places(directory: ExperimentDirectory) -> tuple[tuple[str, str], ...]:
         ("table", str(directory.table("md"))),
         ("figures", str(directory.figures / "*.png")),
         ("runs", str(directory.runs_directory)),
-        ("MLflow", ui_command(directory.path)),
+        ("MLflow", where_to_look(directory.path)),
     )
 
 

@@ -70,8 +70,8 @@ class Mirror:
             return what_is_left(
                 self._directory.path, f"nothing more came in {PATIENCE_SECONDS:.0f} s"
             )
-        if not process.returncode:
-            return ""  # whatever a library had to say meanwhile
+        if not process.returncode:  # libraries may have said something too
+            return "\n".join(line for line in said.splitlines() if line.startswith("MLflow: "))
         return said.strip() or what_is_left(
             self._directory.path, f"the mirror ended with status {process.returncode}"
         )

@@ -1,6 +1,6 @@
-"""What MLflow already has of an experiment, noted beside the files; the rest is the backlog.
+"""What MLflow already has of experiments and findings, noted beside the files; imports no MLflow.
 
-What MLflow lacks of a finding; imports no MLflow.
+The rest is the backlog.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -19,9 +20,11 @@ from txlbench.files import write_json
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
-from txlbench.tracking.store import Store, store_of
+from txlbench.tracking.store import Store, store_of, ui_command
 
 NOTES = "mlflow.json"
+LOCAL_SERVER = "http://127.0.0.1:5000"
+"""Where `mlflow ui` listens."""
 RUN_FILES = ("config.yaml", "facts.json", "summary.json", "error.txt")
 EXPERIMENT_FILES = ("spec.yaml", "table.csv", "table.md", "table.tex", "figures/*")
 
@@ -35,6 +38,7 @@ class Delivered:
         token: names the MLflow run before it exists, so that one whose creation was not
             acknowledged is found again instead of made twice.
         run_id: the MLflow run.
+        experiment_id: the MLflow experiment that it belongs to.
         offset: bytes of metrics.jsonl delivered.
         status: MLflow's word for the run's state.
         files: digest of each file as delivered.
@@ -43,6 +47,7 @@ class Delivered:
     store: str
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     run_id: str | None = None
+    experiment_id: str | None = None
     offset: Annotated[int, Field(ge=0)] = 0
     status: str | None = None
     files: dict[str, str] = field(default_factory=dict)
@@ -175,12 +180,31 @@ def backlog(directory: Path) -> tuple[int, int]:
 def what_is_left(directory: Path, reason: str) -> str:
     """One line: what MLflow lacks, why, and how to deliver it."""
     runs, lines = backlog(directory)
+    whose = f"{runs} run{'s' * (runs != 1)}"
     if not runs:
-        return f"{directory}: MLflow lacks tables, figures or a state ({reason})"
+        what = "tables or figures of the experiment"
+    elif lines:
+        what = f"{lines} lines of {whose}"
+    else:
+        what = f"the results or the state of {whose}"
     return (
-        f"{directory}: MLflow lacks {lines} lines of {runs} run{'s' * (runs != 1)} ({reason}); "
+        f"{directory}: MLflow lacks {what} ({reason}); "
         f"deliver them with `txlbench sync {directory}`"
     )
+
+
+def where_to_look(directory: Path) -> str:
+    """Returns the command that shows the experiment or finding in `directory`, and the address.
+
+    The address asks for MLflow's view of training, as its own default is that of "GenAI".
+    """
+    store = store_of(directory)
+    experiment = Delivered.read(directory, store).experiment_id
+    page = f"#/experiments/{experiment}?workflowType=machine_learning" if experiment else ""
+    if urlsplit(store.uri).scheme in ("http", "https"):
+        return f"{store.uri}/{page}"
+    command = ui_command(store)
+    return f"{command}  # {LOCAL_SERVER}/{page}" if page else command
 
 
 def nothing_to_deliver(directory: Path) -> bool:

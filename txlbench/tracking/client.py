@@ -1,6 +1,7 @@
-"""What is asked of MLflow, and nothing else of it: the one file that imports the library."""
+"""The client of a tracking store: the one file that imports MLflow."""
 
 # ruff: noqa: E402
+import contextlib
 import logging
 import os
 import time
@@ -18,7 +19,7 @@ SETTINGS = {
 for variable, setting in SETTINGS.items():  # before the import that reads them
     os.environ.setdefault(variable, setting)
 
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
@@ -28,8 +29,13 @@ from txlbench.tracking.store import Store
 METRICS_A_BATCH = 1000
 ENTITIES_A_BATCH = 100
 LONGEST_REASON = 400
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Makes MLflow show runs and charts of training, not the traces and judges of "GenAI"."""
 DELIVERY = "txlbench.delivery"
 """The tag by which a run is found whose creation was not acknowledged."""
+
+NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as a description, in Markdown."""
 
 T = TypeVar("T")
 
@@ -44,30 +50,62 @@ class Point(NamedTuple):
 
 
 class MlflowStore:
-    """A tracking store, asked and written to run by run; raises whatever MLflow raises."""
+    """A tracking store, read and written run by run; raises whatever MLflow raises.
+
+    Attributes:
+        moves: what happened to experiments whose folder was moved or copied, a line each.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._client = MlflowClient(tracking_uri=store.uri)
+        self._remove_stray_folder()
         self._seen: set[str] = set()
+        self.moves: list[str] = []
+
+    def _remove_stray_folder(self) -> None:
+        """MLflow makes the folder of the database a second time, by its name as encoded."""
+        folder = Path(self._store.uri.removeprefix("sqlite:///")).parent
+        if self._store.database is not None and folder != self._store.database.parent:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def experiment_id(self, name: str) -> str:
-        """The MLflow experiment called `name`, made or restored if need be."""
+        """Returns the MLflow experiment called `name`, which is made or restored if need be."""
         found = self._client.get_experiment_by_name(name)
         folder = self._store.artifacts
         location = None if folder is None else (folder / name).as_uri()
         if found and self._store.is_own and found.artifact_location != location:
-            # The folder was moved: files delivered from now on would go to the old place.
-            self._client.rename_experiment(found.experiment_id, f"{name} until {time.time():.0f}")
+            self._retire(name, found.experiment_id, found.artifact_location)
             found = None
         if found is None:
-            return str(self._client.create_experiment(name, artifact_location=location))
+            return str(self._client.create_experiment(name, location, tags=KIND))
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
+        for tag, value in KIND.items():
+            if tag not in found.tags:
+                self._client.set_experiment_tag(found.experiment_id, tag, value)
         return str(found.experiment_id)
 
+    def _retire(self, name: str, experiment: str, location: str) -> None:
+        """Deletes an experiment whose folder was moved or copied; MLflow can restore it.
+
+        New files would go to the old place, and MLflow lets nobody change where they are.
+        """
+        old = f"{name} until {time.time():.0f}"
+        self._client.rename_experiment(experiment, old)
+        self._client.delete_experiment(experiment)
+        self.moves.append(
+            f"MLflow: the results were moved or copied here from {location}; '{name}' is delivered "
+            f"anew, and what the store had is kept as '{old}' among its deleted experiments"
+        )
+
+    def describe_experiment(self, experiment: str, note: str) -> None:
+        """Sets the text that MLflow shows above the runs."""
+        self._client.set_experiment_tag(experiment, NOTE, note)
+
     def exists(self, run: str) -> bool:
-        """Whether the store has the run and nobody deleted it; asked once a process."""
+        """Whether the store has the run, not deleted; asked once a process."""
         if run not in self._seen:
             try:
                 stage = self._client.get_run(run).info.lifecycle_stage
@@ -81,14 +119,14 @@ class MlflowStore:
         return True
 
     def find(self, home: str, token: str) -> str | None:
-        """The run of experiment `home` that was created with this token."""
+        """Finds the run of experiment `home` that was created with this token."""
         found = self._client.search_runs([home], f"tags.`{DELIVERY}` = '{token}'", max_results=1)
         return str(found[0].info.run_id) if found else None
 
     def create(
         self, home: str, name: str, token: str, tags: Mapping[str, str], started: float
     ) -> str:
-        """A new run of experiment `home`, started at `started` (seconds; 0 for now)."""
+        """Creates a run of experiment `home`, started at `started` (seconds; 0 for now)."""
         when = milliseconds(started or time.time())
         labels = {**tags, DELIVERY: token}
         run = self._client.create_run(home, start_time=when, tags=labels, run_name=name)
@@ -106,8 +144,17 @@ class MlflowStore:
             self._client.log_batch(run, metrics=batch)
 
     def log_parameters(self, run: str, parameters: Mapping[str, str]) -> None:
-        for batch in _batches([Param(*item) for item in parameters.items()], ENTITIES_A_BATCH):
+        """Logs parameters that the run lacks: MLflow lets nobody change one."""
+        known = self._client.get_run(run).data.params
+        new = [Param(name, value) for name, value in parameters.items() if name not in known]
+        for batch in _batches(new, ENTITIES_A_BATCH):
             self._client.log_batch(run, params=batch)
+
+    def log_dataset(self, run: str, name: str, digest: str, profile: str) -> None:
+        """Logs the corpus of a run as its input; once however often it is delivered."""
+        dataset = Dataset(name, digest[:36], "code", "txlbench", profile=profile)
+        tags = [InputTag("mlflow.data.context", "training")]
+        self._client.log_inputs(run, [DatasetInput(dataset, tags)])
 
     def set_tags(self, run: str, tags: Mapping[str, str]) -> None:
         for batch in _batches([RunTag(*item) for item in tags.items()], ENTITIES_A_BATCH):
@@ -126,13 +173,13 @@ class MlflowStore:
 
 
 def silence() -> None:
-    """MLflow and its migrations talk at length about what is in order."""
+    """Turns down the logs of MLflow and its migrations, which tell at length what is in order."""
     for name in ("mlflow", "alembic", "urllib3"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def reason_of(error: Exception) -> str:
-    """Why a delivery failed, in one line."""
+    """Says why a delivery failed, in one line."""
     kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
     return kind + " ".join(str(error).split())[:LONGEST_REASON]
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from txlbench.errors import ExitStatus
-from txlbench.records.finding_schema import FINDINGS, read_finding
+from txlbench.records.finding_schema import FINDINGS, Finding, read_finding
 from txlbench.tracking.backlog import Delivered, files_of_finding, finding_left
 from txlbench.tracking.client import Point, milliseconds, reason_of, silence
 from txlbench.tracking.run_mirror import FolderMirror
 from txlbench.tracking.store import store_of
-from txlbench.tracking.values import parameters_of_finding, values_of_finding
+from txlbench.tracking.values import parameters_of_finding, title_of_finding, values_of_finding
 
 
 def deliver_finding(path: Path, rebuild: bool = False) -> str | None:
@@ -32,6 +32,7 @@ def deliver_finding(path: Path, rebuild: bool = False) -> str | None:
             if rebuild:
                 mirror.forget(path.parent)
             _deliver(mirror, path)
+            print(*mirror.mlflow.moves, sep="\n", end="\n" * bool(mirror.mlflow.moves))
     except Exception as error:  # whatever a store does, the finding lies in its folder
         return reason_of(error)
     return None
@@ -41,15 +42,16 @@ def _deliver(mirror: FolderMirror, path: Path) -> None:
     folder, kind = path.parent, path.stem
     home = mirror.mlflow.experiment_id(kind)
     tags = {"txlbench.finding": str(path.resolve())}
-    notes = mirror.ensure_run(folder, home, folder.name, tags, path.stat().st_mtime)
+    finding = read_finding(path, FINDINGS[path.name])
+    name = title_of_finding(kind, finding, folder.name)
+    notes = mirror.ensure_run(folder, home, name, tags, path.stat().st_mtime)
     if any(notes.changed(folder, (path.name,))):
-        _log(mirror, notes, path)
+        _log(mirror, notes, finding)
     mirror.deliver_files(folder, notes, files_of_finding(path))
     mirror.set_status(folder, notes, "FINISHED", path.stat().st_mtime)
 
 
-def _log(mirror: FolderMirror, notes: Delivered, path: Path) -> None:
-    finding = read_finding(path, FINDINGS[path.name])
+def _log(mirror: FolderMirror, notes: Delivered, finding: Finding) -> None:
     parameters = parameters_of_finding(finding)
     if not notes.files:
         mirror.mlflow.log_parameters(notes.run, parameters)

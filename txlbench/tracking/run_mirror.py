@@ -1,20 +1,20 @@
 """The MLflow mirror: delivers what run directories hold and MLflow lacks, in one process.
 
-`python -m txlbench.tracking.run_mirror EXPERIMENT_DIR [--follow]`. Training never imports
-MLflow; the files are the backlog, so a server that stops costs nothing but a later delivery.
-
-One folder's MLflow run: made once, given the folder's files as they change, and a status.
-
-Delivery beside a running experiment: again and again, until whoever started it is done.
+`python -m txlbench.tracking.run_mirror EXPERIMENT_DIR [--follow]` delivers once, or again and again
+beside a running experiment. Training never imports MLflow; the files are the backlog, so a server
+that stops costs nothing but a later delivery.
 """
 
 import argparse
+import contextlib
+import getpass
+import json
 import os
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from txlbench.config.grid import Experiment
@@ -36,6 +36,7 @@ from txlbench.tracking.backlog import (
 )
 from txlbench.tracking.client import (
     METRICS_A_BATCH,
+    NOTE,
     MlflowStore,
     Point,
     milliseconds,
@@ -43,11 +44,27 @@ from txlbench.tracking.client import (
     silence,
 )
 from txlbench.tracking.store import Store, store_of
-from txlbench.tracking.values import Clock, line_values, parameters_of, settings_of, summary_values
+from txlbench.tracking.values import (
+    Clock,
+    Value,
+    description,
+    facts_tags,
+    line_values,
+    paper_values,
+    parameters_of,
+    parameters_of_experiment,
+    settings_of,
+    summary_values,
+    system_values,
+    table_values,
+)
+
+SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
+"""MLflow's own variable; `true` asks for speed and memory as system metrics."""
 
 
 class FolderMirror:
-    """What an experiment, a run and a finding have in common; notes lie in each folder."""
+    """The MLflow run of one folder: made once, given the folder's files, and a status."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -56,11 +73,12 @@ class FolderMirror:
     def ensure_run(
         self, folder: Path, home: str, name: str, tags: Mapping[str, str], started: float = 0.0
     ) -> Delivered:
-        """The notes of `folder`, whose MLflow run exists from now on."""
+        """Returns the notes of `folder`, whose MLflow run exists from now on."""
         notes = Delivered.read(folder, self.store)
         if notes.run_id is not None and not self.mlflow.exists(notes.run_id):
             notes = Delivered(self.store.uri)
         if notes.run_id is None:
+            notes.experiment_id = home
             notes.write(folder)
             notes.run_id = self.mlflow.find(home, notes.token) or self.mlflow.create(
                 home, name, notes.token, tags, started
@@ -139,7 +157,7 @@ def _input_closes_within(seconds: float) -> bool:
     return False
 
 
-class Mirror:
+class ExperimentMirror:
     """One experiment's side of MLflow: an experiment, a parent run, and a child for each run."""
 
     def __init__(self, directory: Path) -> None:
@@ -162,6 +180,7 @@ class Mirror:
         folder = self.directory.path
         tags = {"txlbench.experiment_dir": str(folder.resolve())}
         parent = self._folders.ensure_run(folder, home, experiment.name, tags)
+        self._describe(experiment, home, parent)
         broken = damaged_runs(self.directory)
         for run in runs:
             try:
@@ -172,6 +191,11 @@ class Mirror:
         self._folders.set_status(folder, parent, status, ended=time.time())
         if broken:
             raise UserError(" | ".join(broken))
+
+    @property
+    def moves(self) -> list[str]:
+        """Lines about experiments whose folder was moved or copied."""
+        return self._mlflow.moves
 
     def forget(self) -> None:
         """Deletes this experiment's runs from the store, so that all is delivered anew."""
@@ -191,19 +215,73 @@ class Mirror:
             "txlbench.run_dir": str(run.path.resolve()),
         }
         notes = self._folders.ensure_run(run.path, home, name, tags, when)
-        if not notes.files:
+        changed = {path.name for path, _ in notes.changed(run.path, RUN_FILES)}
+        if changed & {"config.yaml", "summary.json"}:
             self._mlflow.log_parameters(notes.run, parameters_of(config))
-            self._mlflow.set_tags(notes.run, settings_of(config))
-        self._deliver_metrics(run, notes)
-        if "summary.json" in {path.name for path, _ in notes.changed(run.path, RUN_FILES)}:
-            self._mlflow.set_tags(notes.run, settings_of(config))
-            values = summary_values(run.read_summary(), config)
-            stamp = milliseconds(run.read_status().get("updated", when))
-            self._mlflow.log_points(notes.run, [Point(k, v, stamp, step) for k, v, step in values])
+            self._mlflow.set_tags(notes.run, {**settings_of(config), **self._source()})
+        if "facts.json" in changed:
+            self._log_facts(run, notes.run)
+        self._deliver_metrics(run, notes, config.corpus.unit)
+        stamp = milliseconds(run.read_status().get("updated", when))
+        if "summary.json" in changed:
+            self._log(notes.run, summary_values(run.read_summary(), config), stamp)
+            self._log(notes.run, paper_values(run.read_paper()), stamp)
+        if status != "RUNNING" and os.environ.get(SYSTEM_METRICS, "").lower() == "true":
+            self._deliver_timings(run, notes)
         self._folders.deliver_files(run.path, notes, RUN_FILES)
         self._folders.set_status(run.path, notes, status, run.read_status().get("updated", when))
 
-    def _deliver_metrics(self, run: RunDirectory, notes: Delivered) -> None:
+    def _describe(self, experiment: Experiment, home: str, parent: Delivered) -> None:
+        """Shows results and what varies at first sight, on the experiment and its parent run."""
+        folder, run = self.directory.path, parent.run
+        changed = {path.name for path, _ in parent.changed(folder, EXPERIMENT_FILES)}
+        if not changed & {"spec.yaml", "table.csv"}:
+            return
+        values = table_values(
+            self.directory.table("csv"), experiment.lines[0].configs[0].corpus.unit
+        )
+        runs = len({identity for line in experiment.lines for identity in line.run_ids})
+        note = description(folder, values, self.directory.table("md"), runs)
+        self._mlflow.describe_experiment(home, note)
+        self._mlflow.set_tags(run, {NOTE: note, **self._source()})
+        self._mlflow.log_parameters(run, parameters_of_experiment(experiment))
+        self._log(run, values, milliseconds(time.time()))
+
+    def _source(self) -> dict[str, str]:
+        """Returns who ran which command, as the tags that MLflow shows in columns of their own."""
+        command = (self.directory.commands() or ["txlbench"])[-1]
+        tags = {"mlflow.source.name": command, "mlflow.source.type": "LOCAL"}
+        with contextlib.suppress(OSError, KeyError):  # a user without a name
+            tags["mlflow.user"] = getpass.getuser()
+        return tags
+
+    def _log_facts(self, run: RunDirectory, mlflow_run: str) -> None:
+        facts = run.read_facts()
+        self._mlflow.set_tags(mlflow_run, facts_tags(facts))
+        if "parameters" in facts:
+            self._mlflow.log_parameters(mlflow_run, {"parameters": str(facts["parameters"])})
+        corpus = facts.get("corpus", {})
+        if "checksum" in corpus:
+            profile = json.dumps({"tokens": corpus.get("tokens"), "level": corpus.get("level")})
+            name = str(corpus.get("name", "corpus"))
+            self._mlflow.log_dataset(mlflow_run, name, corpus["checksum"], profile)
+
+    def _log(self, mlflow_run: str, values: Iterable[Value], stamp: int) -> None:
+        self._mlflow.log_points(mlflow_run, [Point(k, v, stamp, step) for k, v, step in values])
+
+    def _deliver_timings(self, run: RunDirectory, notes: Delivered) -> None:
+        """Sends speed and memory as system metrics, once the run has ended."""
+        for path, digest in notes.changed(run.path, ("timings.jsonl",)):
+            points = [
+                Point(name, value, int(1000 * line["time"]), step)
+                for line in run.read_timings()
+                for name, value, step in system_values(line)
+            ]
+            self._mlflow.log_points(notes.run, points)
+            notes.files[path.name] = digest
+            notes.write(run.path)
+
+    def _deliver_metrics(self, run: RunDirectory, notes: Delivered, unit: str) -> None:
         """Sends the lines after the last delivered one, and notes the place after each batch."""
         start = next_offset(run, notes)
         if start is None:
@@ -213,7 +291,7 @@ class Mirror:
         for line, offset in read_json_lines(run.metrics_file, start):
             step = int(checked_line(run.metrics_file, line, offset)["step"])
             stamp = clock.milliseconds(step)
-            new = [Point(name, value, stamp, step) for name, value in line_values(line)]
+            new = [Point(name, value, stamp, step) for name, value, _ in line_values(line, unit)]
             if len(waiting) + len(new) > METRICS_A_BATCH:
                 self._mlflow.log_points(notes.run, waiting)
                 notes.write(run.path)
@@ -225,18 +303,22 @@ class Mirror:
 
 
 def deliver(directory: Path, rebuild: bool = False) -> str | None:
-    """Delivers what is new of the experiment in `directory`; why not, in one line, if it failed.
+    """Delivers what is new of the experiment in `directory`; prints what the user should know.
 
     Args:
         rebuild: delete its runs from the store first and deliver everything anew.
+
+    Returns:
+        Why it failed, in one line; None if it did not.
     """
     silence()
     try:
         with store_of(directory).locked():
-            mirror = Mirror(directory)
+            mirror = ExperimentMirror(directory)
             if rebuild:
                 mirror.forget()
             mirror.deliver()
+            print(*mirror.moves, sep="\n", end="\n" * bool(mirror.moves))
     except Exception as error:  # whatever a store does must not stop whoever runs beside us
         return reason_of(error)
     return None

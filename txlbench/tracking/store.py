@@ -1,6 +1,7 @@
-"""Where an experiment's MLflow store is, and how to look at it."""
+"""Finds an experiment's MLflow store, and the command that shows it."""
 
 import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -9,7 +10,9 @@ from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+
+from filelock import FileLock
 
 SQLITE = "sqlite:///"
 
@@ -33,52 +36,64 @@ class Store:
     @property
     def database(self) -> Path | None:
         """The sqlite file; None for a server or another kind of store."""
-        return Path(self.uri.removeprefix(SQLITE)) if self.uri.startswith(SQLITE) else None
+        if not self.uri.startswith(SQLITE):
+            return None
+        return Path(unquote(self.uri.removeprefix(SQLITE)))
 
     def lacks(self, run_ids: Collection[str]) -> bool:
-        """Whether some run is missing, as far as that can be told without MLflow or a server."""
+        """Whether some run is missing, as far as that can be told without MLflow or a server.
+
+        The notes beside the files say what was delivered. The query only finds a database that is
+        gone, or was emptied, and runs that somebody deleted. Where a later MLflow has other tables,
+        the notes are believed.
+        """
         if self.database is None:
             return False
         address = f"{self.database.absolute().as_uri()}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True)) as connection:
-                rows = connection.execute(
-                    "SELECT run_uuid FROM runs WHERE lifecycle_stage='active'"
-                )
-                return not set(run_ids) <= {row[0] for row in rows}
-        except sqlite3.Error:  # no such file, not a database, or another schema: MLflow decides
+                if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    return True
+                try:
+                    query = "SELECT run_uuid FROM runs WHERE lifecycle_stage='active'"
+                    return not set(run_ids) <= {row[0] for row in connection.execute(query)}
+                except sqlite3.OperationalError:
+                    return False
+        except sqlite3.Error:  # no such file, or not a database
             return True
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process at a time delivers: a fresh sqlite file that several migrate at once
-        loses all their runs."""
-        import fcntl
-
+        """Lets one process at a time deliver: a fresh sqlite file that several migrate at once
+        loses all their runs. The system drops the lock with its process."""
         self.lock.parent.mkdir(parents=True, exist_ok=True)
-        with self.lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with FileLock(self.lock):
             yield
 
 
+def _sqlite_uri(database: Path) -> str:
+    """Returns the URI of a database, with the characters encoded that would end its path."""
+    return SQLITE + re.sub("[%?#]", lambda found: quote(found[0]), str(database))
+
+
 def store_of(experiment: Path) -> Store:
-    """The store of the experiment in directory `experiment`."""
+    """Returns the store of the experiment in directory `experiment`."""
     parent = experiment.resolve().parent
     artifacts = parent / "mlartifacts"
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     if not uri:
         database = parent / "mlflow.db"
-        return Store(f"{SQLITE}{database}", artifacts, True, parent / ".mlflow.lock")
+        return Store(_sqlite_uri(database), artifacts, True, parent / ".mlflow.lock")
     if uri.startswith(SQLITE):
-        database = Path(uri.removeprefix(SQLITE)).absolute()
-        return Store(f"{SQLITE}{database}", artifacts, False, _lock_beside(database))
+        database = Path(unquote(uri.removeprefix(SQLITE))).absolute()
+        return Store(_sqlite_uri(database), artifacts, False, _lock_beside(database))
     if (folder := _folder(uri)) is not None:
         return Store(folder.as_uri(), None, False, _lock_beside(folder))
     return Store(uri, None, False, experiment / ".mlflow.lock")
 
 
 def _folder(uri: str) -> Path | None:
-    """The folder that `uri` names as a path or as file:, absolute; None if it names none."""
+    """Returns the folder that `uri` names as a path or as file:, absolute; None if none."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file"):
         return None
@@ -89,28 +104,25 @@ def _lock_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-def ui_command(experiment: Path) -> str:
-    """The line to type to look at the experiment's runs, or the server's address."""
-    store = store_of(experiment)
-    if urlsplit(store.uri).scheme in ("http", "https"):
-        return store.uri
+def ui_command(store: Store) -> str:
+    """Returns the command that shows a store that is no server."""
     uri, setting = store.uri, ""
     if _folder(uri) is not None:
         setting = "MLFLOW_ALLOW_FILE_STORE=true "  # else MLflow 3 refuses folders
     elif store.is_own and store.database is not None:
-        uri = f"{SQLITE}{_shortest(store.database)}"
+        uri = _sqlite_uri(_shortest(store.database))
     return f"{setting}{_mlflow_executable()} ui --backend-store-uri {shlex.quote(uri)}"
 
 
 def _mlflow_executable() -> str:
-    """`mlflow` if that is found, else the one beside this Python."""
+    """Returns `mlflow` if that is found, else the one beside this Python."""
     if shutil.which("mlflow"):
         return "mlflow"
     return shlex.quote(str(_shortest(Path(sys.executable).with_name("mlflow"))))
 
 
 def _shortest(path: Path) -> Path:
-    """`path` relative to the working directory if it is below it."""
+    """Returns `path` relative to the working directory if it is below it."""
     try:
         return path.relative_to(Path.cwd())
     except ValueError:

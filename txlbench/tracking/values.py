@@ -1,17 +1,19 @@
-"""Which parameters and numbers of a finding MLflow shows, by the name of its file.
+"""What MLflow shows of runs, experiments and findings: parameters, tags, metrics, descriptions.
 
-Which numbers of a run MLflow charts: the lines of its metrics, and its final results.
-
-A run's configuration as MLflow takes it: parameters that never change, tags that may.
+Parameters are what decides a run and never changes; what may change is a tag. Losses are in the
+unit in which tables show them, and named for it.
 """
 
+import csv
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from txlbench.config.base import Section, displayed
+from txlbench.config.grid import Experiment
 from txlbench.config.run_config import RunConfig
 from txlbench.records.finding_schema import (
     BenchRecord,
@@ -22,39 +24,120 @@ from txlbench.records.finding_schema import (
 )
 from txlbench.records.run_directory import RunDirectory
 
-AXES = ("step", "tokens")
+AXES = ("step", "tokens", "targets")
+FORBIDDEN = re.compile(r"[^\w\-. /]")
+"""What MLflow takes in no name of a metric."""
+FIRST = 5
+"""Results that the description begins with."""
+LONGEST_NOTE = 5000
+"""Characters of a description that every MLflow server accepts."""
+SYSTEM = {"tokens_per_second": 1.0, "memory_bytes": 1e-6}
+"""Numbers of timings.jsonl that become system metrics, and what they are multiplied by."""
 
 
-def line_values(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """(name, value) of each metric of one line of metrics.jsonl, losses in nats."""
+class Value(NamedTuple):
+    """A number for MLflow; the step is a context or an attention length where there is one."""
+
+    name: str
+    value: float
+    step: int = 0
+
+
+def line_values(line: Mapping[str, Any], unit: str) -> Iterator[Value]:
+    """Yields the metrics of one line of metrics.jsonl; losses are named for the unit shown."""
     for name, value in line.items():
-        if name not in AXES and isinstance(value, int | float):
-            yield name, float(value)
+        if name in AXES or not isinstance(value, int | float):
+            continue
+        if name in ("train_loss", "valid_loss"):
+            yield Value(name.replace("loss", unit), displayed(value, unit), line["step"])
+        else:
+            yield Value(name, float(value), line["step"])
 
 
-def summary_values(
-    summary: Mapping[str, Any], config: RunConfig
-) -> Iterator[tuple[str, float, int]]:
-    """(name, value, step) of the newest results, losses in the unit of the corpus.
+def system_values(line: Mapping[str, Any]) -> Iterator[Value]:
+    """Yields the system metrics of one line of timings.jsonl, memory in megabytes."""
+    for name, factor in SYSTEM.items():
+        if name in line:
+            shown = f"system/{name.replace('bytes', 'megabytes')}"
+            yield Value(shown, factor * line[name], line["step"])
+
+
+def summary_values(summary: Mapping[str, Any], config: RunConfig) -> Iterator[Value]:
+    """Yields the newest results, losses in the unit of the corpus.
 
     The sweep's step is the attention length.
     """
-    training = summary.get("training", {})
-    for name in ("targets_trained", "tokens_per_second"):
-        if isinstance(training.get(name), int | float):
-            yield name, float(training[name]), 0
+    speed = summary.get("training", {}).get("tokens_per_second")
+    if isinstance(speed, int | float):
+        yield Value("tokens_per_second", float(speed))
     entries = summary.get("results") or []
     if not entries:
         return
     entry, unit = entries[-1], config.corpus.unit
     split = entry["evaluate"]["split"]
     for name in ("init", "best"):
-        yield f"{split}_{unit}_{name}", displayed(entry[name]["loss"], unit), 0
+        yield Value(f"{split}_{unit}_{name}", displayed(entry[name]["loss"], unit))
     if entry["attention_length"] is not None:
-        yield "attention_length", float(entry["attention_length"]), 0
+        yield Value("attention_length", float(entry["attention_length"]))
     for point in entry["sweep"]:
         name = f"{point['split']}_{unit}_at_attention_length"
-        yield name, displayed(point["loss"], unit), int(point["attention_length"])
+        yield Value(name, displayed(point["loss"], unit), int(point["attention_length"]))
+
+
+def paper_values(paper: Mapping[str, float | str]) -> Iterator[Value]:
+    """Yields the paper's numbers of a row."""
+    for name, value in paper.items():
+        if isinstance(value, int | float):
+            yield Value(f"paper_{FORBIDDEN.sub('_', name)}", float(value))
+
+
+def table_values(table: Path, unit: str) -> list[Value]:
+    """Returns the results of each row of table.csv, the lowest first; empty without the file."""
+    if not table.is_file():
+        return []
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    values = [
+        Value(f"{column}/{FORBIDDEN.sub('_', row['row'])}", float(row[column]))
+        for column in (f"{unit}_best", f"{unit}_init")
+        for row in rows
+        if row.get(column)
+    ]
+    return sorted(values, key=lambda each: (each.name.split("/")[0], each.value))
+
+
+def parameters_of_experiment(experiment: Experiment) -> dict[str, str]:
+    """Returns what varies among the rows, all values of a key together, and how many rows."""
+    configs = [config for line in experiment.lines for config in line.configs]
+    values: dict[str, dict[str, None]] = {}
+    for name, text, _ in (each for config in configs for each in _flatten(config)):
+        values.setdefault(name, {})[text] = None
+    varied = {name: _cut(", ".join(texts)) for name, texts in values.items() if len(texts) > 1}
+    return {"rows": str(len(experiment.lines)), "corpus": configs[0].corpus.name, **varied}
+
+
+def description(directory: Path, results: Sequence[Value], table: Path, runs: int) -> str:
+    """Returns a description in Markdown: best results, where the runs are, the table as it fits."""
+    column = results[0].name.partition("/")[0] if results else ""
+    best = [value for value in results if value.name.startswith(f"{column}/")][:FIRST]
+    named = (f"{name.partition('/')[2]} {value:.3f}" for name, value, _ in best)
+    head = f"{column.replace('_', ' ')}: {', '.join(named)}. " if best else ""
+    head += (
+        f"{runs} run{'s' * (runs != 1)}, nested below the run of the experiment's name: open it "
+        f"with the + beside it. Tables and figures are its artifacts; all files lie in {directory}."
+    )
+    lines = table.read_text(encoding="utf-8").splitlines() if table.is_file() else []
+    rows = [line for line in lines if line.startswith("|")]
+    while rows and sum(map(len, rows)) + len(rows) + len(head) > LONGEST_NOTE:
+        rows.pop()
+    return "\n\n".join([head, "\n".join(rows)]).strip()
+
+
+def facts_tags(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Returns where a run was trained and with which code, as tags."""
+    commit = {"mlflow.source.git.commit": str(facts["commit"])} if facts.get("commit") else {}
+    keys = ("device", "device_name", "threads", "precision")
+    return commit | {key: str(facts[key]) for key in keys if key in facts}
 
 
 class Clock:
@@ -68,7 +151,7 @@ class Clock:
         self._times = [times[step] for step in self._steps]
 
     def milliseconds(self, step: int) -> int:
-        """Time of the last noted step up to `step`, else the run's start."""
+        """Returns the time of the last noted step up to `step`, else of the run's start."""
         index = bisect_right(self._steps, step)
         return int(1000 * (self._times[index - 1] if index else self._started))
 
@@ -78,17 +161,17 @@ LONGEST_VALUE = 500
 
 
 def parameters_of(config: RunConfig) -> dict[str, str]:
-    """What decides the run, by dotted key: MLflow lets nobody change a parameter."""
+    """Returns what decides the run, by dotted key."""
     return {name: text for name, text, decides in _flatten(config) if decides}
 
 
 def settings_of(config: RunConfig) -> dict[str, str]:
-    """What may change while the run stays the same, such as how it is evaluated: tags."""
+    """Returns what may change while the run stays the same, such as how it is evaluated."""
     return {name: text for name, text, decides in _flatten(config) if not decides}
 
 
 def _flatten(config: RunConfig) -> Iterator[tuple[str, str, bool]]:
-    """(dotted key, value, whether it is part of the run's identity)."""
+    """Yields (dotted key, value, whether it is part of the run's identity)."""
     for name in type(config).model_fields:
         value = getattr(config, name)
         if not isinstance(value, Section):
@@ -100,24 +183,25 @@ def _flatten(config: RunConfig) -> Iterator[tuple[str, str, bool]]:
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+    return _cut(value if isinstance(value, str) else json.dumps(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 
-FORBIDDEN = re.compile(r"[^\w\-. /]")
-"""What MLflow takes in no name of a metric."""
-
-
-class Value(NamedTuple):
-    """A number of a finding; the step is a context where there is one."""
-
-    name: str
-    value: float
-    step: int = 0
+def title_of_finding(kind: str, finding: Finding, folder: str) -> str:
+    """Returns a name for the run of a finding: its models, else its folder's name."""
+    groups: list[Iterable[str]] = []
+    if isinstance(finding, ReclRecord):
+        groups = [group.models for group in finding.groups]
+    elif isinstance(finding, SpeedRecord):
+        groups = [finding.models]
+    return f"{kind} of {' | '.join(map(', '.join, groups))}"[:200] if groups else folder
 
 
 def parameters_of_finding(finding: Finding) -> dict[str, str]:
-    """The plain values at the top of the file, and which models there are."""
+    """Returns the plain values at the top of the file, and which models there are."""
     content = finding.content
     plain = {
         key: str(value)[:LONGEST_VALUE]
@@ -129,7 +213,7 @@ def parameters_of_finding(finding: Finding) -> dict[str, str]:
 
 
 def values_of_finding(finding: Finding) -> Iterator[Value]:
-    """The numbers of a finding, losses in nats."""
+    """Yields the numbers of a finding, losses in nats."""
     for value in _values(finding):
         yield value._replace(name=FORBIDDEN.sub("_", value.name))
 
@@ -156,19 +240,19 @@ def _recl(record: ReclRecord) -> Iterator[Value]:
             yield Value(f"{prefix}recl_above_null/{of}", line.recl_above_null)
         for model, losses in group.losses.items():
             for context, loss in zip(record.contexts, losses, strict=True):
-                yield Value(f"{prefix}loss/{model}", loss, context)
+                yield Value(f"{prefix}loss_nats/{model}", loss, context)
 
 
 def _truth(record: TruthRecord) -> Iterator[Value]:
     for row in record.rows:
-        yield Value(f"streaming/{row.label}", row.streaming.loss)
-        yield Value(f"streaming_known/{row.label}", row.streaming.optimum)
+        yield Value(f"streaming_nats/{row.label}", row.streaming.loss)
+        yield Value(f"streaming_known_nats/{row.label}", row.streaming.optimum)
         for line in row.recl:
             yield Value(f"recl_above_null/{row.label} r{line.r}", line.recl_above_null)
             yield Value(f"recl_true/{row.label} r{line.r}", line.true)
         for context, loss, known in zip(record.contexts, row.losses, row.known, strict=True):
-            yield Value(f"loss/{row.label}", loss, context)
-            yield Value(f"known/{row.label}", known, context)
+            yield Value(f"loss_nats/{row.label}", loss, context)
+            yield Value(f"known_nats/{row.label}", known, context)
 
 
 def _bench(record: BenchRecord) -> Iterator[Value]:
