@@ -24,7 +24,7 @@ from tests.runs.trial import (
 from txlbench.errors import ExitStatus, UserError
 from txlbench.records.schema import RunState
 from txlbench.runs.ablation import ablate
-from txlbench.runs.plan import Request
+from txlbench.runs.plan import Request, describe_plan
 from txlbench.runs.train_run import execute
 
 pytestmark = pytest.mark.usefixtures("one_process")
@@ -80,6 +80,45 @@ def test_a_missing_evaluation_is_made_without_training():
     trained = [name for name in before if name.endswith((".pt", "metrics.jsonl"))]
     assert len(trained) == 4
     assert all(after[name] == before[name] for name in trained)
+
+
+def test_what_another_experiment_has_trained_is_copied_and_only_measured():
+    write_spec()
+    run_suite()
+    (first,) = (OUT / "runs").iterdir()
+    write_spec({"evaluate.attention_lengths": [4, 8, 12]}, name="other", seeds=[1, 2])
+    described = {run.seed: run for run in describe_plan(plan_of()).runs}
+    assert (described[1].need, described[1].copied_from) == ("evaluation", str(first))
+    assert (described[2].need, described[2].copied_from) == ("training", "")
+    outcome, watched = run_suite()
+    assert outcome.status is ExitStatus.DONE
+    assert watched.said == [f"other (seed 1) is copied from {first}, where it was trained"]
+    copy = Path("results/other/runs") / first.name
+    for name in ("metrics.jsonl", "checkpoints/best.pt"):
+        assert (copy / name).read_bytes() == (first / name).read_bytes()
+    write_spec(name="third")
+    _, watched = run_suite()
+    assert (watched.started, watched.finished_before) == ([], 1)
+
+
+def test_what_was_trained_on_other_bytes_or_stopped_halfway_is_not_copied(folder):
+    write_spec(seeds=[1, 2])
+    for run in plan_of():
+        execute(prepared_job(run), stopping_after(2) if run.config.seed == 1 else lambda: False)
+    write_spec(name="other", seeds=[1])
+    assert describe_plan(plan_of()).runs[0].copied_from == ""
+    write_text(folder / "mine.txt", seed=9)
+    write_spec(name="other", seeds=[2])
+    _, watched = run_suite()
+    assert watched.said == []
+    assert len(watched.started) == 1
+
+
+def test_in_a_folder_of_its_own_a_run_is_trained_again():
+    write_spec()
+    run_suite()
+    _, watched = run_suite(out=Path("again"))
+    assert (watched.said, len(watched.started)) == ([], 1)
 
 
 def test_equal_configurations_of_two_labels_share_one_run():

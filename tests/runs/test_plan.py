@@ -26,7 +26,7 @@ PROMISED = {
     "estimated_seconds": float,
     "estimated_bytes": int,
 }
-ADDED = {"labels": list, "need": str, "stale": str, "unknown": dict}
+ADDED = {"labels": list, "need": str, "stale": str, "copied_from": str, "unknown": dict}
 
 
 def described(**request):

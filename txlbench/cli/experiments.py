@@ -81,6 +81,7 @@ def _plan_line(run: "PlanEntry") -> str:
     """One run of the plan for people."""
     size = f"{run.parameters:,} parameters" if run.parameters else "size unknown yet"
     state = f"{run.state}, but {run.stale}" if run.stale else str(run.state)
+    state = f"copied from {run.copied_from}" if run.copied_from else state
     return (
         f"{run.id}  {' = '.join(run.labels)}, seed {run.seed}: {state}, needs {run.need}; "
         f"{size}, {run.train_tokens:,} targets"

@@ -251,6 +251,11 @@ class RunDirectory:
             return False
         return _clock(self.path) - self._last_sign() < SILENCE_SECONDS
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether every file can be read, and no process is about to change one."""
+        return not self.damage() and not self.is_worked_on
+
     def _last_sign(self) -> float:
         """When the heartbeat or a file that runs write was last seen, as the file system tells."""
         files = (

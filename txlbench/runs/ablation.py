@@ -7,7 +7,7 @@ The main job: an experiment file becomes trained runs, tables, figures and MLflo
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from txlbench.config.identity import decisive_settings, differences
@@ -22,8 +22,16 @@ from txlbench.records.schema import RunState
 from txlbench.reporting.report import report
 from txlbench.runs.dry_run import check_space, long_training
 from txlbench.runs.job import Job
+from txlbench.runs.merge import copy_run
 from txlbench.runs.mirror_process import Mirror
-from txlbench.runs.plan import Need, PlannedRun, Request, describe_plan, open_experiment
+from txlbench.runs.plan import (
+    Need,
+    PlannedRun,
+    Request,
+    describe_plan,
+    open_experiment,
+    trained_elsewhere,
+)
 from txlbench.runs.pool import ProcessPool
 from txlbench.runs.work_queue import Share
 from txlbench.tracking.backlog import nothing_to_deliver, where_to_look
@@ -121,6 +129,9 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
     for line in renewed(whole, directory):
         watcher.warn(line)
     directory.write_spec(experiment)
+    for run in todo:
+        _copy_from_elsewhere(run, corpora[run.id], watcher)
+    todo = [run for run in todo if run.need() is not Need.NOTHING]
     if todo:
         directory.add_commands([request.command])
     with Mirror(directory) as mirror:
@@ -206,6 +217,19 @@ def _set_stale_aside(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
 def _is_stale(run: PlannedRun, corpus: Corpus) -> bool:
     seen = run.directory.read_facts().get("corpus", {}).get("checksum")
     return seen not in (None, corpus.checksum)
+
+
+def _copy_from_elsewhere(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
+    """Takes over a run that another experiment under results/ has trained on the same bytes."""
+    other = trained_elsewhere(run)
+    if other is None or _is_stale(replace(run, directory=other), corpus):
+        return
+    copy_run(
+        other.path,
+        run.directory.path,
+        lambda copy: copy.write_config(run.config, run.paper, run.labels[0]),
+    )
+    watcher.say(f"{run.title} is copied from {other.path}, where it was trained")
 
 
 def _choose(plan: list[PlannedRun], request: Request, watcher: Watcher) -> list[PlannedRun]:

@@ -5,7 +5,7 @@ whole or not at all, and the same call may be made again.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ class _Plan:
                 replaced.append(name)
             else:
                 copied.append(name)
-            _copy(run.path, place.path)
+            copy_run(run.path, place.path)
         self.target.write_spec(self.experiment)
         self.target.add_commands(self.commands)
         return Merged(self.target, tuple(copied), tuple(known), tuple(replaced))
@@ -190,8 +190,14 @@ def _are_equal(one: Path, other: Path) -> bool:
     return one.suffix == ".pt" and same_training(one, other)
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copies a run; notes of what its machine's MLflow has mean nothing here."""
+def copy_run(
+    source: Path, target: Path, change: Callable[[RunDirectory], None] = lambda _: None
+) -> None:
+    """Copies a run whole or not at all; what MLflow has of it where it comes from stays there.
+
+    Args:
+        change: called with the copy before it is seen at `target`.
+    """
 
     def fill(new: Path, scratch: Path) -> None:  # noqa: ARG001
         for path in _files(source):
@@ -199,5 +205,6 @@ def _copy(source: Path, target: Path) -> None:
                 place = new / path.relative_to(source)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, place)
+        change(RunDirectory(new))
 
     create_directory(target, fill)

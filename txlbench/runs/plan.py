@@ -8,7 +8,7 @@ Which measurements a run lacks: the plan asks before, the measuring itself when 
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.measurements import Measurement, all_measurements
 from txlbench.config.run_config import EvaluateConfig, RunConfig
 from txlbench.errors import UserError
-from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
+from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory, find_experiments
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
 
@@ -163,11 +163,27 @@ def make_plan(experiment: Experiment, directory: ExperimentDirectory) -> list[Pl
     ]
 
 
+def trained_elsewhere(run: PlannedRun) -> RunDirectory | None:
+    """The same run, trained and whole, in another experiment under results/; None if none is.
+
+    Where a folder was chosen with --out nothing is looked for: there a run can be trained again.
+    """
+    own = run.directory.path
+    if own.exists() or own.parent.parent.parent != RESULTS:
+        return None
+    for experiment in find_experiments(RESULTS):
+        other = replace(run, directory=experiment.run(run.id))
+        if other.need() in (Need.NOTHING, Need.EVALUATION) and other.directory.is_usable:
+            return other.directory
+    return None
+
+
 class PlanEntry(BaseModel):
     """One run of a plan; what is unknown is None, with the reason in `unknown`.
 
     Attributes:
         stale: why the run that is on disk does not count; empty if it does, or there is none.
+        copied_from: where the run is trained already, in another experiment; else empty.
         train_tokens: targets that training predicts.
         train_flops: floating-point operations of the whole training.
         estimated_seconds: training time at the speed of the slowest trained run of the experiment.
@@ -183,6 +199,7 @@ class PlanEntry(BaseModel):
     state: RunState
     need: Need
     stale: str
+    copied_from: str
     parameters: int | None
     train_tokens: int
     train_flops: int | None
@@ -214,6 +231,7 @@ def describe_plan(
 
 
 def _describe(run: PlannedRun, speed: float | None, stale: str) -> PlanEntry:
+    twin = trained_elsewhere(run)
     size = vocabulary_size(run)
     flops = train_flops(run.config, size) if size else None
     seconds = flops / speed if flops and speed else None
@@ -230,8 +248,9 @@ def _describe(run: PlannedRun, speed: float | None, stale: str) -> PlanEntry:
         labels=run.labels,
         seed=run.config.seed,
         state=run.directory.current_state,
-        need=Need.TRAINING if stale else run.need(),
+        need=Need.TRAINING if stale else replace(run, directory=twin or run.directory).need(),
         stale=stale,
+        copied_from=str(twin.path) if twin else "",
         parameters=parameters(run.config.model, size) if size else None,
         train_tokens=train_targets(run.config),
         train_flops=flops,
