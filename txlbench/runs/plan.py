@@ -171,10 +171,11 @@ def trained_elsewhere(run: PlannedRun) -> RunDirectory | None:
     own = run.directory.path
     if own.exists() or own.parent.parent.parent != RESULTS:
         return None
-    for experiment in find_experiments(RESULTS):
-        other = replace(run, directory=experiment.run(run.id))
-        if other.need() in (Need.NOTHING, Need.EVALUATION) and other.directory.is_usable:
-            return other.directory
+    others = [replace(run, directory=each.run(run.id)) for each in find_experiments(RESULTS)]
+    for need in (Need.NOTHING, Need.EVALUATION):
+        for other in others:
+            if other.need() is need and other.directory.is_usable:
+                return other.directory
     return None
 
 
