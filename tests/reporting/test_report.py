@@ -3,11 +3,10 @@
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from tests.reporting.laboratory import COMMIT, Laboratory, quality
+from tests.reporting.laboratory import COMMIT, Laboratory
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.schema import RunState
 from txlbench.reporting.experiment_results import Results, read_results
@@ -78,25 +77,6 @@ def test_rows_that_share_a_colour_differ_in_marker() -> None:
     assert len(looks) == 2 * len(COLOURS)
 
 
-def test_extrapolation_is_dashed(laboratory: Laboratory) -> None:
-    results, palette = read(laboratory.finished(seeds=[1]))
-    figure = attention_length.draw(results, palette)
-    assert figure is not None
-    dashed = [line for line in figure.axes.lines if line.is_dashed()]
-    assert [list(line.get_xdata()) for line in dashed] == [[16, 32, 64]]
-    assert {line.get_color() for line in dashed} == {palette.colour("absolute")}
-
-
-def test_rows_stand_in_measured_order(laboratory: Laboratory) -> None:
-    directory = laboratory.experiment(seeds=[1])
-    for line, config, run in laboratory.runs(directory):
-        laboratory.finish(run, config, line, loss=lambda config: 4 - quality(config))
-    figure = rows_figure.draw_loss_by_row(*read(directory))
-    assert figure is not None
-    names = [text.get_text() for text in figure.axes.get_yticklabels()]
-    assert names == ["absolute", "xl, no memory", "xl"]
-
-
 def test_what_has_no_numbers_is_named_not_drawn(laboratory: Laboratory) -> None:
     directory = laboratory.experiment(seeds=[1])
     first, second, third = laboratory.runs(directory)
@@ -126,26 +106,6 @@ def test_a_figure_that_no_longer_holds_is_removed(laboratory: Laboratory) -> Non
     old.write_text("old")
     assert draw_all(results, Provenance.of(results, "c"), directory.figures) == []
     assert not old.exists()
-
-
-def test_long_segments_are_averaged_in_growing_bins(laboratory: Laboratory) -> None:
-    train = {"tgt_len": 256, "mem_len": 256, "batch_size": 4, "max_step": 20}
-    figure = losses.draw_loss_by_position(*read(laboratory.finished(seeds=[1, 2], train=train)))
-    assert figure is not None
-    positions = np.asarray(figure.axes.lines[0].get_xdata(), dtype=float)
-    assert list(positions[:4]) == [1, 2, 3, 4]
-    assert np.diff(positions)[-1] > 10
-    assert len(positions) < 64
-
-
-def test_the_mean_number_of_keys_of_the_training_regime(laboratory: Laboratory) -> None:
-    results, _ = read(laboratory.finished(seeds=[1]))
-    regimes = [run.outcome.init.measurement for run in results.runs if run.outcome]
-    assert [attention_length.mean_keys(each) for each in regimes] == [
-        np.mean([16 + i for i in range(1, 17)]),
-        np.mean(range(1, 17)),
-        np.mean(range(9, 17)),
-    ]
 
 
 @pytest.mark.parametrize("label", ["cost $\\foo{$", "half $x$ price", "\u65e5\u672c\u8a9e"])

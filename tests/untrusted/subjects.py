@@ -37,11 +37,14 @@ from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.finding_schema import FINDINGS
 from txlbench.records.loss_file import LossFile, read_loss_file, write_loss_file
 from txlbench.reporting.experiment_results import read_results
+from txlbench.reporting.figures.attention_length import sweep_frame
+from txlbench.reporting.figures.learning_curves import curves_frame
+from txlbench.reporting.figures.losses import positions_frame
 from txlbench.reporting.findings import report_finding
-from txlbench.reporting.frames import curves_frame, positions_frame, sweep_frame, table_frame
 from txlbench.reporting.provenance import Provenance
+from txlbench.reporting.result_table import build_table, table_frame
 from txlbench.reporting.rows import build_rows
-from txlbench.reporting.table import build_table, for_terminal, latex, markdown, plain_text
+from txlbench.reporting.table import for_terminal, latex, markdown, plain_text
 from txlbench.runs.plan import describe_plan, make_plan
 from txlbench.tracking.backlog import backlog, nothing_to_deliver
 from txlbench.training import checkpoint

@@ -19,7 +19,7 @@ from txlbench.records.experiment_directory import (
 
 if TYPE_CHECKING:
     from txlbench.reporting.figures.style import Look
-    from txlbench.reporting.table import TableChoice
+    from txlbench.reporting.result_table import TableChoice
     from txlbench.runs.merge import Merged
 
 
@@ -138,7 +138,7 @@ def figures(
     the default is results/.
     """
     from txlbench.reporting.figures.style import Look
-    from txlbench.reporting.table import TableChoice
+    from txlbench.reporting.result_table import TableChoice
 
     command = " ".join(["txlbench figures", *map(str, directories)])
     look = Look(formats or ("png", "svg"), width, title)

@@ -10,7 +10,7 @@ from typing import Any
 from txlbench.config.measurements import attention_lengths
 from txlbench.records.schema import Evaluation
 from txlbench.reporting.experiment_results import Results, RunResult
-from txlbench.reporting.rows import DID_NOT_TRAIN, Row, best_loss
+from txlbench.reporting.rows import DID_NOT_TRAIN, TableRow, best_loss
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _distinct(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def how_obtained(rows: Sequence[Row]) -> list[str]:
+def how_obtained(rows: Sequence[TableRow]) -> list[str]:
     """Sentences that say how the table's numbers came about; none without numbers."""
     scored = [run for row in rows for run in row.scored]
     inits = [run.outcome.init for run in scored if run.outcome]
@@ -100,7 +100,7 @@ def how_obtained(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _positions(rows: Sequence[Row]) -> list[str]:
+def _positions(rows: Sequence[TableRow]) -> list[str]:
     """Which positions of each segment init scores, where some row trains with half loss."""
     labels: dict[str, list[str]] = {}
     for row in rows:
@@ -116,14 +116,14 @@ def _positions(rows: Sequence[Row]) -> list[str]:
     return [f"Positions of each segment that init scores: {'; '.join(parts)}."]
 
 
-def _trained(rows: Sequence[Row]) -> list[str]:
+def _trained(rows: Sequence[TableRow]) -> list[str]:
     """In which precision, on what and with how many threads the models were trained."""
     how = list(dict.fromkeys(run.trained_how for row in rows for run in row.scored))
     others = "; rows and seeds that differ say so" if len(how) > 1 else ""
     return [f"Trained in {how[0]}{others}."]
 
 
-def _intervals(rows: Sequence[Row]) -> list[str]:
+def _intervals(rows: Sequence[TableRow]) -> list[str]:
     if all(len(row.counted) < 2 for row in rows):
         return ["One seed: no intervals, and differences are not tested."]
     text = "± is the 95 % t-interval of the mean over seeds"
@@ -156,7 +156,7 @@ TOKENS_MARGIN = 0.01
 """Split ends make counts of scored tokens differ a little; more than this share is said."""
 
 
-def notes(row: Row, reference: Row | None) -> list[str]:
+def notes(row: TableRow, reference: TableRow | None) -> list[str]:
     """Everything to say of `row`; `reference` is the row others are compared with."""
     found = [row.line.note] if row.line.note else []
     if row.first.is_incoherent:
@@ -170,23 +170,23 @@ def notes(row: Row, reference: Row | None) -> list[str]:
     return found
 
 
-def comparison_reference(rows: Sequence[Row]) -> Row | None:
+def comparison_reference(rows: Sequence[TableRow]) -> TableRow | None:
     """The first row with numbers: how it was evaluated is what the others are held against."""
     return next((row for row in rows if row.scored), None)
 
 
-def _seed(row: Row, run: RunResult) -> str:
+def _seed(row: TableRow, run: RunResult) -> str:
     return _seeds(row, [run])
 
 
-def _seeds(row: Row, runs: Sequence[RunResult]) -> str:
+def _seeds(row: TableRow, runs: Sequence[RunResult]) -> str:
     """`seeds 1 and 3 `; nothing where that is the whole row."""
     if len(runs) == len(row.runs):
         return ""
     return f"seed{'s' * (len(runs) > 1)} {' and '.join(str(run.config.seed) for run in runs)} "
 
 
-def _extrapolated(row: Row) -> list[str]:
+def _extrapolated(row: TableRow) -> list[str]:
     """Names the chosen lengths that need positions never trained."""
     lengths = sorted(
         {
@@ -203,7 +203,7 @@ def _extrapolated(row: Row) -> list[str]:
     return [f"extrapolated: best at {_join(lengths)}, trained on positions up to {trained}"]
 
 
-def _untrained(row: Row) -> list[str]:
+def _untrained(row: TableRow) -> list[str]:
     flagged = [run for run in row.scored if not run.did_train]
     if not flagged:
         return []
@@ -212,7 +212,7 @@ def _untrained(row: Row) -> list[str]:
     return [f"{_seeds(row, flagged)}{DID_NOT_TRAIN}; left out of means and intervals"]
 
 
-def _trained_differently(row: Row, reference: Row | None) -> list[str]:
+def _trained_differently(row: TableRow, reference: TableRow | None) -> list[str]:
     """Names the seeds that were trained otherwise than the first run with numbers."""
     usual = reference.scored[0].trained_how if reference is not None else ""
     found: dict[str, list[RunResult]] = {}
@@ -221,7 +221,7 @@ def _trained_differently(row: Row, reference: Row | None) -> list[str]:
     return [f"{_seeds(row, runs)}trained in {how}" for how, runs in found.items() if how != usual]
 
 
-def _evaluated_differently(row: Row, reference: Row) -> list[str]:
+def _evaluated_differently(row: TableRow, reference: TableRow) -> list[str]:
     """Names every setting of the evaluation in which the rows differ."""
     if not row.scored:
         return []
@@ -236,7 +236,7 @@ def _evaluated_differently(row: Row, reference: Row) -> list[str]:
     return [f"evaluated differently from '{reference.label}': {', '.join(different)}"]
 
 
-def _row_settings(row: Row) -> dict[str, Any]:
+def _row_settings(row: TableRow) -> dict[str, Any]:
     """How the row's numbers were obtained, as far as rows should agree in it."""
     outcomes = [run.outcome for run in row.scored if run.outcome]
     corpora = (run.facts.get("corpus", {}).get("checksum", "unknown") for run in row.scored)

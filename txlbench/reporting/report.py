@@ -19,13 +19,11 @@ from txlbench.reporting.figures.style import (
     style,
     write_figure,
 )
-from txlbench.reporting.frames import table_frame
 from txlbench.reporting.provenance import Provenance
+from txlbench.reporting.result_table import TableChoice, build_table, table_frame
 from txlbench.reporting.rows import build_rows
 from txlbench.reporting.table import (
     Table,
-    TableChoice,
-    build_table,
     for_terminal,
     latex,
     markdown,

@@ -87,7 +87,7 @@ DID_NOT_TRAIN = "did not train: no better than a unigram model"
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of the table.
 
     Attributes:
@@ -97,7 +97,7 @@ class Row:
 
     line: Line
     runs: tuple[RunResult, ...]
-    reference: "Row | None" = None
+    reference: "TableRow | None" = None
 
     @property
     def label(self) -> str:
@@ -193,14 +193,14 @@ def best_loss(outcome: Outcome) -> float:
     return outcome.best.loss
 
 
-def build_rows(results: Results) -> list[Row]:
+def build_rows(results: Results) -> list[TableRow]:
     """The table's rows: in the experiment's order, those without results after the others."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for line, runs in results.by_line():
-        rows.append(Row(line, runs, rows[0] if rows else None))
+        rows.append(TableRow(line, runs, rows[0] if rows else None))
     return sorted(rows, key=lambda row: row.rank)
 
 
-def units(rows: Sequence[Row]) -> list[str]:
+def units(rows: Sequence[TableRow]) -> list[str]:
     """The units that occur, each of which gets columns of its own."""
     return list(dict.fromkeys(row.unit for row in rows))

@@ -1,20 +1,10 @@
-"""The result table for people: one column a question, one row a line of the experiment.
-
-A table as Markdown, LaTeX and plain text.
-"""
+"""A table of text as Markdown, LaTeX and plain text that fits a terminal."""
 
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-from txlbench.config.base import shown
-from txlbench.errors import UserError
-from txlbench.records.schema import Outcome
-from txlbench.reporting.experiment_results import Results
-from txlbench.reporting.provenance import Provenance, comparison_reference, how_obtained, notes
-from txlbench.reporting.rows import Estimate, Row, best_loss, build_rows, init_loss, units
 
 EMPTY = ""
 GAP = "  "
@@ -72,57 +62,6 @@ class Table:
         return [list(cells) for cells in zip(*(c.cells for c in self.columns), strict=True)]
 
 
-@dataclass(frozen=True)
-class TableChoice:
-    """What a user may choose of the table for people.
-
-    Attributes:
-        columns: headers in the order wanted; all without any.
-        digits: after the point of losses; the unit's usual ones if None.
-    """
-
-    columns: tuple[str, ...] = ()
-    digits: int | None = None
-
-
-def build_table(
-    results: Results, provenance: Provenance, choice: TableChoice | None = None
-) -> Table:
-    """The table in its human form; columns that are empty in every row are left out.
-
-    Raises:
-        UserError: for a chosen column that it does not have.
-    """
-    choice = choice or TableChoice()
-    rows = build_rows(results)
-    reference = comparison_reference(rows)
-    columns = [
-        *_configuration(rows),
-        *(column for unit in units(rows) for column in _results(rows, unit, choice.digits)),
-        _column("attention length", rows, _attention_length, True, 2),
-        *_paper(rows),
-        _column("state", rows, lambda row: row.state),
-        _column("notes", rows, lambda row: "; ".join(notes(row, reference))),
-    ]
-    kept = [column for column in columns if not column.is_empty]
-    return Table(
-        tuple(_chosen(kept, choice.columns)),
-        (*how_obtained(rows), *results.experiment.warnings),
-        provenance.full,
-        title=results.experiment.title,
-    )
-
-
-def _chosen(columns: Sequence[Column], headers: Sequence[str]) -> list[Column]:
-    """The columns with these headers, after that of the row's name; all without any."""
-    found = {column.header: column for column in columns}
-    for header in headers:
-        if header not in found:
-            raise UserError(f"--columns {header}: no such column", f"columns: {', '.join(found)}")
-    wanted = dict.fromkeys((columns[0].header, *(headers or found)))
-    return [found[header] for header in wanted]
-
-
 def for_terminal(table: Table, source: str, width: int | None = None) -> Table:
     """The narrowed table, without the columns that do not fit `width` letters; names them.
 
@@ -178,111 +117,6 @@ def _notes_below(labels: Sequence[str], texts: Sequence[str]) -> list[str]:
         for text, named in about.items()
         if text
     ]
-
-
-def _column(
-    header: str,
-    rows: Sequence[Row],
-    cell: Callable[[Row], str],
-    is_number: bool = False,
-    rank: int = 0,
-) -> Column:
-    return Column(header, tuple(cell(row) for row in rows), is_number, rank)
-
-
-def _configuration(rows: Sequence[Row]) -> list[Column]:
-    return [
-        _column("row", rows, lambda row: row.label),
-        _column("recurrence", rows, lambda row: _yes_no(row.first.config.train.recurrence), rank=1),
-        _column("encoding", rows, lambda row: row.first.config.model.name, rank=1),
-        _column("loss", rows, lambda row: row.first.config.train.loss, rank=1),
-        _column("targets trained", rows, lambda row: compact(row.targets), True, 3),
-        _column("parameters", rows, lambda row: compact(row.parameters), True, 3),
-        _column("n", rows, lambda row: str(len(row.counted)), is_number=True),
-    ]
-
-
-def _results(rows: Sequence[Row], unit: str, digits: int | None) -> list[Column]:
-    """Init and best in one unit; rows of another unit stay empty there."""
-
-    def number(loss: Callable[[Outcome], float], pick: Callable[[Row], Estimate | None]) -> Column:
-        name = "init" if loss is init_loss else "best"
-        return _column(f"{unit} {name}", rows, lambda row: _in_unit(row, unit, pick, digits), True)
-
-    def difference(loss: Callable[[Outcome], float]) -> Column:
-        name = "init" if loss is init_loss else "best"
-        header = f"Δ {unit} {name}"
-        return _column(header, rows, lambda row: _difference(row, unit, loss, digits), True, 2)
-
-    return [
-        number(init_loss, lambda row: row.init),
-        difference(init_loss),
-        number(best_loss, lambda row: row.best),
-        difference(best_loss),
-    ]
-
-
-def _in_unit(
-    row: Row, unit: str, pick: Callable[[Row], Estimate | None], digits: int | None
-) -> str:
-    """Mean and interval; in brackets where the model did not train, which is no result."""
-    found = pick(row)
-    if found is None or row.unit != unit:
-        return EMPTY
-    text = shown(found.mean, unit, digits=digits)
-    if found.half_width is not None:
-        text += f" ± {shown(found.half_width, unit, digits=digits)}"
-    return text if row.did_train else f"({text})"
-
-
-def _difference(row: Row, unit: str, loss: Callable[[Outcome], float], digits: int | None) -> str:
-    found = row.difference(loss)
-    if found is None or found.half_width is None or row.unit != unit:
-        return EMPTY
-    mean = shown(found.mean, unit, sign=True, digits=digits)
-    text = f"{mean} ± {shown(found.half_width, unit, digits=digits)}"
-    return text if found.is_resolved else f"{text} (not resolved)"
-
-
-def _attention_length(row: Row) -> str:
-    found = row.attention_length
-    if found is None:
-        return EMPTY
-    text = f"{found.mean:.0f}" if found.mean == round(found.mean) else f"{found.mean:.1f}"
-    return f"{text} ± {found.half_width:.1f}" if found.half_width else text
-
-
-def _paper(rows: Sequence[Row]) -> list[Column]:
-    """The paper's numbers, in columns of their own and under the paper's own units."""
-    names = dict.fromkeys(name for row in rows for name in row.line.paper)
-    return [
-        _column(
-            f"paper: {name}",
-            rows,
-            lambda row, name=name: _as_given(row.line.paper.get(name, EMPTY)),  # type: ignore[misc]
-            is_number=True,
-            rank=4,
-        )
-        for name in names
-    ]
-
-
-def _as_given(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,.10g}"
-
-
-def _yes_no(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def compact(count: int | None) -> str:
-    """A count to three digits: 1.02M."""
-    if count is None:
-        return EMPTY
-    for size, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if count >= 0.9995 * size:  # what rounds up to the next suffix gets it
-            return f"{count / size:.3g}{suffix}"
-    return str(count)
 
 
 LATEX_ESCAPES = {

@@ -9,11 +9,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from txlbench.config.measurements import Measurement
-from txlbench.records.schema import Outcome
+from txlbench.records.schema import Outcome, SweepPoint
 from txlbench.reporting.experiment_results import Results, RunResult
 from txlbench.reporting.figures.series import LineFigure, by_label, over_seeds, seeds_of, unit_of
 from txlbench.reporting.figures.style import DASHED, Drawing, Palette, key_handle, scaled
-from txlbench.reporting.frames import sweep_frame
 
 LOGARITHMIC_FROM = 4
 """Lengths whose largest is this many times the smallest stand on a log scale."""
@@ -40,6 +39,30 @@ def draw(results: Results, palette: Palette) -> Drawing | None:
     subtitle = f"{split}; every query sees so many keys, itself included{seeds_of(frame)}"
     key = _key(extrapolates=bool(frame["extrapolated"].any()))
     return Drawing(lines.figure, "Loss against attention length", subtitle, key)
+
+
+def sweep_frame(results: Results) -> pd.DataFrame:
+    """Loss at each attention length: label, seed, split, attention_length, loss, value,
+    extrapolated (absolute positions beyond those trained)."""
+    return pd.DataFrame(
+        [
+            {"label": run.label, "seed": run.config.seed, **_sweep_point(run, point)}
+            for run in results.runs
+            if run.outcome
+            for point in run.outcome.sweep
+        ],
+        columns=["label", "seed", "split", "attention_length", "loss", "value", "extrapolated"],
+    )
+
+
+def _sweep_point(run: RunResult, point: SweepPoint) -> dict[str, Any]:
+    return {
+        "split": point.split,
+        "attention_length": point.attention_length,
+        "loss": point.loss,
+        "value": run.displayed(point.loss),
+        "extrapolated": run.is_extrapolated(point.attention_length),
+    }
 
 
 def _draw_line(axes: Axes, part: pd.DataFrame, mean: pd.Series, colour: str) -> None:

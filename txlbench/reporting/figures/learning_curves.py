@@ -1,11 +1,11 @@
 """Validation loss while training, over the smoothed training loss."""
 
+import pandas as pd
 from matplotlib.ticker import FuncFormatter
 
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.figures.series import LineFigure, by_label, over_seeds, seeds_of, unit_of
 from txlbench.reporting.figures.style import PALE, Drawing, Palette
-from txlbench.reporting.frames import curves_frame
 
 SMOOTHING = 0.05
 """Half-life of the training loss's moving average, as a share of the points."""
@@ -47,3 +47,22 @@ def draw(results: Results, palette: Palette) -> Drawing | None:
     lines.finish(heights, "training step")
     subtitle = f"loss on valid (lines{seeds_of(frame)}) and on train, smoothed (thin)"
     return Drawing(lines.figure, "Learning curves", subtitle)
+
+
+def curves_frame(results: Results) -> pd.DataFrame:
+    """Learning curves: label, seed, step, tokens, kind (train or valid), loss (nats), value.
+
+    Losses far above a uniform guess, where a training diverged, have no line.
+    """
+    columns = ["label", "seed", "step", "tokens", "kind", "loss", "value"]
+    records = [
+        (run.label, run.config.seed, line["step"], line.get("tokens"), kind, line[key], value)
+        for run in results.runs
+        if not run.is_damaged
+        for line in run.directory.read_metrics()
+        for kind, key in (("train", "train_loss"), ("valid", "valid_loss"))
+        if key in line
+        for value in [run.displayed(line[key])]
+        if not run.is_exploded(line[key])
+    ]
+    return pd.DataFrame(records, columns=columns)

@@ -29,8 +29,7 @@ from txlbench.reporting.figures.style import (
     new_figure,
     scaled,
 )
-from txlbench.reporting.frames import positions_frame
-from txlbench.reporting.rows import Estimate, Row, best_loss, build_rows, init_loss
+from txlbench.reporting.rows import Estimate, TableRow, best_loss, build_rows, init_loss
 
 LOGARITHMIC_FROM = 32
 """Longer segments stand on a log scale, as what happens is at their start."""
@@ -60,6 +59,23 @@ def draw_loss_by_position(results: Results, palette: Palette) -> Drawing | None:
     subtitle = f"{split}; falling: the first tokens lack context{seeds_of(frame)}"
     subtitle += "; half loss: only the positions that it trains" * half
     return Drawing(lines.figure, "Loss within the segment: context fragmentation", subtitle)
+
+
+def positions_frame(results: Results) -> pd.DataFrame:
+    """Loss at each position of the segment, from 1: label, seed, position, loss, value.
+
+    Positions that were not scored, or that training left out, have no line.
+    """
+    return pd.DataFrame(
+        [
+            (run.label, run.config.seed, position, loss, run.displayed(loss))
+            for run in results.runs
+            if run.outcome
+            for position, loss in enumerate(run.outcome.by_position.by_position, start=1)
+            if loss is not None and position > run.untrained_positions
+        ],
+        columns=["label", "seed", "position", "loss", "value"],
+    )
 
 
 def binned(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
@@ -115,7 +131,7 @@ def draw_loss_by_row(results: Results, palette: Palette) -> Drawing | None:
     return Drawing(figure, "Loss by row", subtitle, _key())
 
 
-def _draw_row(axes: Axes, row: Row, height: int, palette: Palette) -> None:
+def _draw_row(axes: Axes, row: TableRow, height: int, palette: Palette) -> None:
     colour = palette.colour(row.label)
     assert row.init is not None
     assert row.best is not None
