@@ -30,7 +30,9 @@ def test_delivered_once_and_rebuilt_when_asked(laboratory: Laboratory) -> None:
     status, printed, _ = sync()
     assert status == 0
     assert printed.startswith("results/small: delivered; ")
-    assert printed.endswith("mlflow ui --backend-store-uri sqlite:///results/mlflow.db\n")
+    address = "http://127.0.0.1:5000/#/experiments/1?workflowType=machine_learning"
+    command = "mlflow ui --backend-store-uri sqlite:///results/mlflow.db"
+    assert printed.endswith(f"{command}  # {address}\n")
     assert sync("results/small")[1].startswith("results/small: nothing new")
     assert sync("--rebuild")[1].startswith("results/small: delivered")
 

@@ -2,23 +2,18 @@
 
 An .npz file that any program can write: `losses` [C, T] in nats, `contexts` [C] ascending and
 `positions` [T], the index of each predicted token in its split. Strings and numbers beside them
-say whose losses they are.
-
-Arrays of an .npz file, read without pickle and only after their sizes were checked.
-
-Whether losses of several models may be compared: same tokens, contexts and vocabulary.
+say whose losses they are. Losses of several models may be compared where tokens, contexts and
+vocabulary are the same.
 """
 
 import json
-import math
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,82 +28,39 @@ UNREADABLE = (
 """What Python and numpy raise on files that are cut, damaged, encrypted or something else."""
 LARGEST_RATIO = 1100
 """Deflate makes nothing smaller than this; a file that says so lies about its size."""
-HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
-@dataclass(frozen=True)
-class Header:
-    """What an array says of itself before it is read."""
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Returns the arrays of an .npz file by name, read without pickle.
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True)
-class NpzMembers:
-    """The arrays of an open .npz file by name."""
-
-    path: Path
-    archive: zipfile.ZipFile
-
-    @property
-    def names(self) -> list[str]:
-        return [name.removesuffix(".npy") for name in self.archive.namelist()]
-
-    def header(self, name: str) -> Header:
-        """Shape and type of `name`; ValueError if the file cannot hold that much."""
-        info = self.archive.getinfo(f"{name}.npy")
-        with self.archive.open(info) as file:
-            header = _read_header(file)
-            size = file.tell() + math.prod(header.shape) * header.dtype.itemsize
-        if header.dtype.hasobject:
-            raise UserError(
-                f"{self.path}: '{name}' holds Python objects, which are never loaded",
-                "save plain numbers and strings with numpy.savez",
-            )
-        if size != info.file_size or size > LARGEST_RATIO * (info.compress_size + 1):
-            raise ValueError(f"'{name}' says shape {header.shape}, which is not what it holds")
-        return header
-
-    def read(self, name: str) -> NDArray[Any]:
-        """The array itself."""
-        with self.archive.open(f"{name}.npy") as file:
-            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-        return array
-
-
-@contextmanager
-def open_npz(path: Path) -> Iterator[NpzMembers]:
-    """The arrays of the file at `path`.
+    What a file says of its size is held against its own size before anything is unpacked.
 
     Raises:
-        UserError: if it is not there or, while it is open, turns out not to be a whole .npz file.
+        UserError: if it is not there, or is not a whole .npz file of plain arrays.
     """
+    arrays: dict[str, NDArray[Any]] = {}
+    name = ""
     try:
         with zipfile.ZipFile(path) as archive:
-            yield NpzMembers(path, archive)
+            for member in archive.infolist():
+                if member.file_size > LARGEST_RATIO * (member.compress_size + 1):
+                    raise ValueError(f"{member.filename} says {member.file_size:,} bytes")
+        with np.load(path, allow_pickle=False) as file:
+            for name in file.files:
+                arrays[name] = file[name]
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file", "give an .npz file") from error
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}", "give an .npz file") from error
     except UNREADABLE as error:
-        why = str(error) or type(error).__name__
+        why = f"{name}: " * bool(name) + (" ".join(str(error).split()) or type(error).__name__)
         raise UserError(
-            f"{path}: not a whole .npz file ({why})", "write it with numpy.savez"
+            f"{path}: not a whole .npz file of plain arrays ({why})", "write it with numpy.savez"
         ) from error
-
-
-def _read_header(file: IO[bytes]) -> Header:
-    version = np.lib.format.read_magic(file)
-    if version not in HEADERS:
-        raise ValueError(f"array format {version[0]}.{version[1]} is not read here")
-    shape, _, dtype = HEADERS[version](file)
-    if any(length < 0 for length in shape):
-        raise ValueError(f"shape {shape}")
-    return Header(shape, dtype)
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # numpy gives what is no array as bytes
+            raise UserError(f"{path}: '{name}' is no array", "write it with numpy.savez")
+    return arrays
 
 
 ARRAYS = {"losses": (2, "f"), "contexts": (1, "iu"), "positions": (1, "iu")}
@@ -151,13 +103,13 @@ class LossFile:
 
     @property
     def title(self) -> str:
-        """What messages call it: its path and its name, as far as it has them."""
+        """Its path and its name in messages, as far as it has them."""
         if self.path is None:
             return self.name or "losses"
         return f"{self.path} ('{self.name}')" if self.name else str(self.path)
 
     def at(self, contexts: Sequence[int]) -> "LossFile":
-        """The losses at some of its contexts; UserError naming those it lacks."""
+        """Returns the losses at some of its contexts; UserError naming those it lacks."""
         lacking = sorted(set(contexts) - set(self.contexts.tolist()))
         if lacking:
             raise UserError(
@@ -168,7 +120,7 @@ class LossFile:
         return replace(self, losses=self.losses[rows], contexts=self.contexts[rows])
 
     def spread(self, tokens: int) -> "LossFile":
-        """A part of its positions, in 20 stretches over all; UserError if it has fewer."""
+        """Returns a part of its positions, in 20 stretches over all; UserError if it has fewer."""
         if tokens > len(self.positions):
             raise UserError(
                 f"{self.title}: {len(self.positions):,} tokens, but {tokens:,} were asked for",
@@ -181,22 +133,26 @@ class LossFile:
 
 
 def read_loss_file(path: Path) -> LossFile:
-    """The loss file at `path`, its positions in ascending order.
+    """Reads the loss file at `path` and puts its positions in ascending order.
 
     Raises:
         UserError: in one line, if it is not there, not an .npz file, not a loss file, or holds a
             loss that is not a number.
     """
-    with open_npz(path) as members:
-        _check_layout(members)
-        contexts, positions = members.read("contexts"), members.read("positions")
-        strings = {name: _string(members, name) for name in STRINGS if name in members.names}
-        longest = _whole_number(members, "longest") if "longest" in members.names else None
-        losses = members.read("losses")
+    arrays = read_npz(path)
+    _check_layout(path, arrays)
+    strings = {name: _string(path, name, arrays[name]) for name in STRINGS if name in arrays}
+    longest = _whole_number(path, "longest", arrays["longest"]) if "longest" in arrays else None
     settings = _parse_settings(path, strings.pop("settings", ""))
     return checked(
         LossFile(
-            losses, contexts, positions, **strings, settings=settings, longest=longest, path=path
+            arrays["losses"],
+            arrays["contexts"],
+            arrays["positions"],
+            **strings,
+            settings=settings,
+            longest=longest,
+            path=path,
         )
     )
 
@@ -218,7 +174,7 @@ def write_loss_file(path: Path, file: LossFile) -> None:
 
 
 def checked(file: LossFile) -> LossFile:
-    """`file` with whole numbers as int64 and positions ascending.
+    """Returns `file` with whole numbers as int64 and positions ascending.
 
     Raises:
         UserError: naming the file, if contexts do not ascend, a position comes twice, shapes do
@@ -265,45 +221,36 @@ def _refuse_not_finite(
     )
 
 
-def _check_layout(members: NpzMembers) -> None:
-    """Refuses what is not a loss file, before any array is read."""
-    shapes = {}
+def _check_layout(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuses what is not a loss file."""
     for name, (dimensions, kinds) in ARRAYS.items():
-        if name not in members.names:
-            found = ", ".join(sorted(members.names)[:8]) or "nothing"
-            raise UserError(f"{members.path}: no '{name}' in it ({found} found)", LAYOUT)
-        header = members.header(name)
-        shapes[name] = header.shape
-        if name == "losses" and len(header.shape) == 1:
+        if name not in arrays:
+            found = ", ".join(sorted(arrays)[:8]) or "nothing"
+            raise UserError(f"{path}: no '{name}' in it ({found} found)", LAYOUT)
+        array = arrays[name]
+        if name == "losses" and array.ndim == 1:
             raise UserError(
-                f"{members.path}: losses of one dimension: this is an `eval` file",
+                f"{path}: losses of one dimension: this is an `eval` file",
                 "give a model, or a file of losses [C, T] at several contexts",
             )
-        if len(header.shape) != dimensions or header.dtype.kind not in kinds:
-            found = f"shape {list(header.shape)} of {header.dtype}"
-            raise UserError(f"{members.path}: {name}: {found} found", LAYOUT)
-    if shapes["losses"] != shapes["contexts"] + shapes["positions"]:
-        raise UserError(
-            f"{members.path}: losses {list(shapes['losses'])} of {shapes['contexts'][0]} contexts "
-            f"and {shapes['positions'][0]} positions",
-            LAYOUT,
-        )
+        if array.ndim != dimensions or array.dtype.kind not in kinds:
+            raise UserError(f"{path}: {name}: {_found(array)}", LAYOUT)
 
 
-def _string(members: NpzMembers, name: str) -> str:
-    header = members.header(name)
-    if header.dtype.kind != "U" or header.shape or header.dtype.itemsize > LONGEST_STRING:
-        found = f"shape {list(header.shape)} of {header.dtype}"
-        raise UserError(f"{members.path}: {name}: {found} found", "give one short string")
-    return str(members.read(name))
+def _found(array: NDArray[Any]) -> str:
+    return f"shape {list(array.shape)} of {array.dtype} found"
 
 
-def _whole_number(members: NpzMembers, name: str) -> int:
-    header = members.header(name)
-    if header.dtype.kind not in "iu" or header.shape:
-        found = f"shape {list(header.shape)} of {header.dtype}"
-        raise UserError(f"{members.path}: {name}: {found} found", "give one whole number")
-    return int(members.read(name))
+def _string(path: Path, name: str, array: NDArray[Any]) -> str:
+    if array.dtype.kind != "U" or array.shape or array.dtype.itemsize > LONGEST_STRING:
+        raise UserError(f"{path}: {name}: {_found(array)}", "give one short string")
+    return str(array)
+
+
+def _whole_number(path: Path, name: str, array: NDArray[Any]) -> int:
+    if array.dtype.kind not in "iu" or array.shape:
+        raise UserError(f"{path}: {name}: {_found(array)}", "give one whole number")
+    return int(array)
 
 
 def _parse_settings(path: Path, text: str) -> dict[str, Any]:
@@ -354,7 +301,7 @@ def _other_contexts(one: LossFile, other: LossFile) -> str | None:
 
 
 def _difference(one: LossFile, other: LossFile) -> str | None:
-    """What of the arrays differs, as "<what `other` has>, but <what `one` has>"."""
+    """Says which arrays differ, as "<what `other` has>, but <what `one` has>"."""
     contexts = _other_contexts(one, other)
     if contexts:
         return contexts
@@ -372,7 +319,7 @@ def _difference(one: LossFile, other: LossFile) -> str | None:
 
 
 def brief(numbers: NDArray[Any]) -> str:
-    """Numbers in a message: all of a few, else first and last."""
+    """Shows numbers in a message: all of a few, else first and last."""
     if len(numbers) <= 12:
         return ", ".join(map(str, numbers))
     return f"{numbers[0]} to {numbers[-1]} ({len(numbers)} of them)"

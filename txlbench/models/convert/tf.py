@@ -23,7 +23,7 @@ from torch import Tensor
 
 from txlbench.errors import UserError
 from txlbench.models.convert.official import Converted, from_official, inferred, model_config
-from txlbench.records.loss_file import open_npz
+from txlbench.records.loss_file import read_npz
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 FOOTER, TRAILER = 48, 5
@@ -228,12 +228,7 @@ def _bundle(prefix: Path) -> Variables:
 
 
 def _npz(path: Path) -> Variables:
-    """Variables of an .npz, each held against what the file says of it before it is read."""
-    arrays: dict[str, NDArray[Any]] = {}
-    with open_npz(path) as members:
-        for name in members.names:
-            members.header(name)
-            arrays[name] = members.read(name)
+    arrays = read_npz(path)
     return Variables(path, {name: partial(arrays.__getitem__, name) for name in arrays})
 
 
