@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tests.runs.trial import plan_of, prepared_job, write_spec, write_text
 from txlbench.cli import progress
-from txlbench.cli.progress import ProgressDisplay
+from txlbench.cli.progress import ProgressDisplay, window_progress
 from txlbench.data.prepare import prepare
 from txlbench.records.schema import RunState
 
@@ -160,3 +160,29 @@ def test_warnings_and_the_corpus_are_said(tmp_path, run):
         f"test {corpus.tokens['test']:,} tokens, 256 symbols"
     )
     assert screen.lines[-1] == "Warning: row 'a [b]': careful"
+
+
+def test_windows_of_all_models_and_the_time_left_are_told(monkeypatch, capsys):
+    """The first part warms up; ten windows a second after it."""
+    clock = iter([0.0, 5.0, 5.5, 7.0, 9.0, 20.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with window_progress() as told:
+        for reference, done in [("a", 0), ("a", 20), ("a", 25), ("a", 40), ("b", 60), ("b", 170)]:
+            told(reference, done, 600)
+    assert capsys.readouterr().err.splitlines() == [
+        *("600 windows to read", "a: 40 of 600 windows, 0:56 left"),
+        "b: 170 of 600 windows, 0:43 left",
+    ]
+
+
+@pytest.mark.parametrize(("done", "is_told"), [(None, False), (20, True), (100, False)])
+def test_an_interrupted_reader_is_told_how_to_go_on(capsys, done, is_told):
+    def interrupted():
+        with window_progress() as told:
+            if done is not None:
+                told("a", done, 100)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert ("the same command goes on" in capsys.readouterr().err) == is_told

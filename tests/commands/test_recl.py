@@ -134,11 +134,12 @@ def test_one_context_is_no_walk():
 def test_models_that_are_no_files_are_asked_for_once_with_the_files_contexts(monkeypatch):
     asked = []
 
-    def losses_of(reference, request, progress):
-        asked.append((reference, request.contexts))
-        return Subject(reference, replace(read_loss_file(Path("b.npz")), path=None))
+    def losses_of_all(references, request, progress, check):
+        asked.extend((name, request.contexts) for name in references)
+        file = replace(read_loss_file(Path("b.npz")), path=None)
+        return {name: Subject(name, file) for name in references}
 
-    monkeypatch.setattr(recl, "context_losses_of", losses_of)
+    monkeypatch.setattr(recl, "losses_of_all", losses_of_all)
     groups = read_groups(request(("run/x", "a.npz"), ("run/x",)))
     assert asked == [("run/x", CONTEXTS)]
     assert [[each.title for each in group] for group in groups] == [["x", "a"], ["x"]]
@@ -150,11 +151,11 @@ def test_models_that_are_no_files_are_asked_for_once_with_the_files_contexts(mon
 def test_models_are_scored_at_the_positions_of_the_files_beside_them(monkeypatch):
     seen = []
 
-    def losses_of(reference, asked, progress):
+    def losses_of_all(references, asked, progress, check):
         seen.append((asked.contexts, asked.positions.tolist(), asked.split))
-        return Subject(reference, read_loss_file(Path("b.npz")))
+        return {name: Subject(name, read_loss_file(Path("b.npz"))) for name in references}
 
-    monkeypatch.setattr(recl, "context_losses_of", losses_of)
+    monkeypatch.setattr(recl, "losses_of_all", losses_of_all)
     read_groups(request(("a.npz", "some/run")))
     assert seen == [(CONTEXTS, list(range(2000, 3000)), "test")]
 

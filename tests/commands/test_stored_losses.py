@@ -13,12 +13,13 @@ from tests.runs.trial import execute_all, finished, plan_of, write_spec
 from txlbench.commands.load_model import export_model, import_model
 from txlbench.commands.model_ref import resolve
 from txlbench.commands.recl_request import ReclRequest
-from txlbench.commands.stored_losses import context_losses_of
+from txlbench.commands.stored_losses import context_losses_of, losses_of_all
 from txlbench.config.base import AttentionSpan
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.evaluation import context_losses
+from txlbench.evaluation.context_positions import count_windows
 
 CPU = torch.device("cpu")
 ASKED = ReclRequest(groups=(), contexts=(4, 8, 16), tokens=20, device="cpu")
@@ -316,3 +317,17 @@ def test_the_optimum_is_a_model_of_planted():
     assert np.array_equal(found.losses[3], found.losses[4])
     with pytest.raises(UserError, match="optimum:planted: is not of enwiki-sample; drop --corpus"):
         losses("optimum:planted", replace(asked, corpus="enwiki-sample"))
+
+
+def test_progress_counts_the_windows_of_all_models():
+    write_spec({"train.max_step": 6}, grid={"train.lr": [0.01, 0.02]})
+    planned = plan_of()
+    execute_all(planned)
+    runs, seen = [run.directory.path for run in planned], []
+    losses_of_all([str(run) for run in runs], ASKED, lambda *line: seen.append(line))
+    (total,) = {total for *_, total in seen}
+    positions = context_losses_of(str(runs[0]), ASKED).losses.positions
+    assert total == 2 * count_windows(np.array(ASKED.contexts), positions)
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+    assert (seen[0][1], seen[-1][1]) == (0, total)
+    assert {reference for reference, *_ in seen} == {str(run) for run in runs}

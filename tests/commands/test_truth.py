@@ -1,12 +1,14 @@
 """`truth` judges the best seed of each row by what is known of the corpus."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.runs.trial import execute_all, plan_of, write_spec
+from txlbench.commands import context_pass
 from txlbench.commands.recl_request import ReclRequest
 from txlbench.commands.truth import CONTEXTS, hold_against_truth, known_losses
 from txlbench.config.run_config import CorpusConfig
@@ -90,3 +92,10 @@ def test_nothing_finished_is_refused():
     directory, _ = opened(SETTINGS, corpus="planted")
     with pytest.raises(UserError, match="no run is finished; run `make planted`"):
         hold_against_truth(directory, ASKED)
+
+
+def test_too_few_tokens_are_refused_before_a_model_is_read(place, monkeypatch):
+    """It had taken 12 s to say so."""
+    monkeypatch.setattr(context_pass, "compute", lambda *_: pytest.fail("a model was read"))
+    with pytest.raises(UserError, match=r"too few tokens: 500, .* at least 800 tokens"):
+        hold_against_truth(place, replace(ASKED, tokens=500))

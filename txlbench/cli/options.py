@@ -1,8 +1,6 @@
 """Options that several verbs share, lists of numbers as values, and help that ends in examples."""
 
-import contextlib
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -195,39 +193,3 @@ def show(published: Any) -> None:
     click.echo(published.written.text)
     for path in (published.path, *published.written.paths):
         click.echo(path)
-
-
-SECONDS_A_LINE = 10.0
-
-
-@contextlib.contextmanager
-def window_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Shows how many windows of each model are read: a bar on a terminal, else lines."""
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
-
-    console = Console(stderr=True)
-    tasks: dict[str, TaskID] = {}
-    lines = _Lines(not console.is_terminal)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def progress(reference: str, done: int, total: int) -> None:
-            if reference not in tasks:
-                tasks[reference] = bar.add_task(f"{reference}: windows", total=total)
-            bar.update(tasks[reference], completed=done, total=total)
-            lines.say(reference, done, total)
-
-        yield progress
-
-
-class _Lines:
-    """A line now and then, where no bar can be drawn."""
-
-    def __init__(self, is_wanted: bool) -> None:
-        self._is_wanted = is_wanted
-        self._next = time.monotonic() + SECONDS_A_LINE
-
-    def say(self, reference: str, done: int, total: int) -> None:
-        if self._is_wanted and time.monotonic() > self._next:
-            self._next = time.monotonic() + SECONDS_A_LINE
-            click.echo(f"{reference}: {done:,} of {total:,} windows", err=True)

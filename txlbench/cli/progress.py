@@ -1,8 +1,9 @@
-"""Live progress of runs: a bar each on a terminal, plain lines elsewhere."""
+"""Live progress of runs, and of models being read: bars on a terminal, plain lines elsewhere."""
 
 import contextlib
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -112,3 +113,50 @@ def _left(progress: RunProgress) -> str:
     if not progress.loss or not progress.seconds_left:
         return ""
     return f", {duration(progress.seconds_left)} left"
+
+
+@contextlib.contextmanager
+def window_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Shows how many windows of all models are read, and the time left: a bar on a terminal, else
+    lines. Tells first how long it will take, and after Ctrl-C how to go on."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        display = _WindowDisplay(bar)
+        try:
+            yield display.progress
+        except KeyboardInterrupt:
+            if display.is_reading:
+                display.say("What was read is kept: the same command goes on from there.")
+            raise
+
+
+class _WindowDisplay:
+    """What is shown while windows are read, of all models together."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._tasks: list[TaskID] = []
+        self._start: tuple[float, int] | None = None  # after the first, which warms up
+        self._next_line = 0.0
+        self.is_reading = False
+
+    def progress(self, reference: str, done: int, total: int) -> None:
+        """Shows that `reference` is being read, and the windows of all models."""
+        now = time.monotonic()
+        self.is_reading = done < total
+        if not self._tasks:
+            self._tasks = [self._bar.add_task(reference, total=total)]
+            self.say(f"{total - done:,} windows to read")
+        elif self._start is None:
+            self._start, self._next_line = (now, done), now + 1.0
+        elif now >= self._next_line:
+            since, before = self._start
+            left = duration((now - since) * (total - done) / (done - before))
+            self.say(f"{reference}: {done:,} of {total:,} windows, {left} left")
+            on_a_terminal = self._bar.console.is_terminal  # where the bar shows it from now on
+            self._next_line = math.inf if on_a_terminal else now + PLAIN_SECONDS
+        self._bar.update(self._tasks[0], description=reference, completed=done, total=total)
+
+    def say(self, message: str) -> None:
+        """A line above the bar."""
+        self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)

@@ -18,7 +18,6 @@ from txlbench.cli.options import (
     show,
     split_option,
     verb,
-    window_progress,
 )
 
 
@@ -73,6 +72,7 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
     Each context is measured in windows of tokens that start with empty memory. Losses are kept:
     another --r, --threshold or group computes nothing again, and an interrupted call resumes.
     """
+    from txlbench.cli.progress import window_progress
     from txlbench.commands.names import split_models
     from txlbench.commands.recl import run_recl
     from txlbench.commands.recl_request import ReclRequest
@@ -97,6 +97,7 @@ def truth(directory: Path, contexts: tuple[int, ...] | None, **options: Any) -> 
     DIRECTORY is an experiment on the corpus `planted`, which is generated so that the lowest
     possible loss of every token is known at every context; `make planted` trains one.
     """
+    from txlbench.cli.progress import window_progress
     from txlbench.commands.recl_request import ReclRequest
     from txlbench.commands.truth import CONTEXTS, hold_against_truth
     from txlbench.records.experiment_directory import experiments_at

@@ -11,13 +11,13 @@ import numpy as np
 from txlbench.commands.names import short_titles
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
-from txlbench.commands.stored_losses import Progress, context_losses_of, silent
+from txlbench.commands.stored_losses import Progress, losses_of_all, silent
 from txlbench.config.base import Split
 from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError
 from txlbench.evaluation.recl.group_report import group_report
 from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
-from txlbench.evaluation.recl.null import LEVEL
+from txlbench.evaluation.recl.null import LEVEL, check_count
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclSource
@@ -160,7 +160,7 @@ def _read(
     elif request.contexts is None:
         asked = replace(request, contexts=DEFAULT_CONTEXTS)
     models = [name for name in references if name not in files]
-    return files | {name: context_losses_of(name, asked, progress) for name in models}
+    return files | losses_of_all(models, asked, progress, check_count)
 
 
 def _refuse_options_of_models(request: ReclRequest) -> None:

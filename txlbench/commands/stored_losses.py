@@ -1,11 +1,12 @@
 """A model's context losses: those that lie beside its weights, else computed now and stored."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from txlbench.commands.model_ref import ModelRef, resolve, same_with_resets
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
@@ -17,14 +18,16 @@ from txlbench.config.run_config import CorpusConfig
 from txlbench.data.planted import PROCESS, Planted
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
-from txlbench.evaluation.context_positions import GivenPositions, Positions
+from txlbench.evaluation.context_positions import GivenPositions, Positions, count_windows
 from txlbench.records.loss_file import LossFile, read_loss_file
 
 OPTIMUM = f"optimum:{Planted.name}"
 """Names the best losses that any model of the corpus `planted` can have."""
 
 Progress = Callable[[str, int, int], None]
-"""Told the model, how many of its windows are read, and how many there are."""
+"""Told the model, how many windows of all models are read, and how many there are."""
+Check = Callable[[NDArray[np.int64]], None]
+"""Raises UserError where positions do not do for what the losses are for."""
 
 
 def silent(reference: str, done: int, total: int) -> None:
@@ -38,13 +41,86 @@ def context_losses_of(reference: str, request: ReclRequest, progress: Progress =
         UserError: if there is no such model, it does not fit the corpus, or the corpus is too
             short for what is asked.
     """
+    return losses_of_all([reference], request, progress)[reference]
+
+
+def losses_of_all(
+    references: Iterable[str],
+    request: ReclRequest,
+    progress: Progress = silent,
+    check: Check | None = None,
+) -> dict[str, Subject]:
+    """The losses of several models by reference; all are found before any of them is read.
+
+    Raises:
+        UserError: as `context_losses_of`, or from `check`, before a window is read.
+    """
+    plans = {name: _plan(name, request) for name in references}
+    passes = {each.path: each for plan in plans.values() for each in plan}
+    if check is not None:
+        for each in passes.values():
+            check(each.positions.array)
+    waiting = [each for path, each in passes.items() if not path.exists()]
+    total, done = sum(each.windows for each in waiting), 0
+    for each in waiting:
+        each.compute(progress, done, total)
+        done += each.windows
+    return {name: _subject(name, plan, request) for name, plan in plans.items()}
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One model over the windows of a text, whose losses lie at `path` once it is done."""
+
+    ref: ModelRef
+    text: ScoredText
+    positions: Positions | GivenPositions
+    request: ReclRequest
+    path: Path
+
+    @property
+    def windows(self) -> int:
+        """How many windows there are to read."""
+        longest = self.ref.capabilities.longest_context
+        contexts = np.array(self.request.contexts or DEFAULT_CONTEXTS)
+        usable = contexts if longest is None else np.minimum(contexts, longest)
+        return count_windows(usable, self.positions.array)
+
+    def compute(self, progress: Progress, before: int, total: int) -> None:
+        """Reads what is not read yet; `before` of all windows belong to earlier models."""
+        from txlbench.commands.context_pass import compute
+
+        def watch(done: int, _: int) -> None:
+            progress(self.ref.reference, before + done, total)
+
+        compute(self.ref, self.text, self.positions.array, self.request, self.path, watch)
+
+    def read(self) -> LossFile:
+        """The stored losses, called as the user calls the model."""
+        return replace(read_loss_file(self.path), name=self.ref.reference)
+
+
+def _plan(reference: str, request: ReclRequest) -> list[_Pass]:
+    """The pass of a model, then that of the same model trained with memory resets, if any."""
     if reference == OPTIMUM:
-        return Subject(reference, optimum_losses(request))
+        return []
     ref = resolve(reference, request.checkpoint)
-    losses = _stored(ref, request, progress)
-    same = same_with_resets(ref)
-    resets = None if same is None else _stored(same, request, progress)
-    return Subject(reference, losses, ref.paper, with_resets=resets)
+    refs = [each for each in (ref, same_with_resets(ref)) if each is not None]
+    return [_pass(each, request) for each in refs]
+
+
+def _pass(ref: ModelRef, request: ReclRequest) -> _Pass:
+    text = read_text(ref, request.corpus, request.level, request.split)
+    positions = request.positions_in(len(text.ids), text.period)
+    return _Pass(ref, text, positions, request, _place(ref, text, positions, request))
+
+
+def _subject(reference: str, plan: Sequence[_Pass], request: ReclRequest) -> Subject:
+    if not plan:
+        return Subject(reference, optimum_losses(request))
+    losses, *resets = [each.read() for each in plan]
+    with_resets = resets[0] if resets else None
+    return Subject(reference, losses, plan[0].ref.paper, with_resets=with_resets)
 
 
 def optimum_losses(request: ReclRequest) -> LossFile:
@@ -68,21 +144,6 @@ def optimum_losses(request: ReclRequest) -> LossFile:
         vocabulary=corpus.vocabulary.fingerprint,
         settings={"unit": "bpc"},
     )
-
-
-def _stored(ref: ModelRef, request: ReclRequest, progress: Progress) -> LossFile:
-    """The losses of a model, called as the user calls it."""
-    text = read_text(ref, request.corpus, request.level, request.split)
-    positions = request.positions_in(len(text.ids), text.period)
-    path = _place(ref, text, positions, request)
-    if not path.exists():
-        from txlbench.commands.context_pass import compute
-
-        def watch(done: int, total: int) -> None:
-            progress(ref.reference, done, total)
-
-        compute(ref, text, positions.array, request, path, watch)
-    return replace(read_loss_file(path), name=ref.reference)
 
 
 def _place(

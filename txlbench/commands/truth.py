@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import ReclRequest, Subject
-from txlbench.commands.stored_losses import Progress, context_losses_of, silent
+from txlbench.commands.stored_losses import Progress, losses_of_all, silent
 from txlbench.config.grid import Line
 from txlbench.config.measurements import training_regime
 from txlbench.config.run_config import CorpusConfig, RunConfig
@@ -22,6 +22,7 @@ from txlbench.errors import UserError
 from txlbench.evaluation.eval_streams import streaming_optimum
 from txlbench.evaluation.recl.group_report import group_report
 from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
+from txlbench.evaluation.recl.null import check_count
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.finding_schema import Streaming, TruthRecl, TruthRecord, TruthRow
@@ -61,6 +62,7 @@ def hold_against_truth(
 
 def _record(rows: Sequence[Judged], request: ReclRequest, progress: Progress) -> TruthRecord:
     terms = ReclTerms(request.shares, request.threshold, request.seed)
+    found = losses_of_all([str(row.run.path) for row in rows], request, progress, check_count)
     return TruthRecord(
         schema=TruthRecord.SCHEMA,
         contexts=request.contexts or CONTEXTS,
@@ -68,10 +70,7 @@ def _record(rows: Sequence[Judged], request: ReclRequest, progress: Progress) ->
         threshold=terms.threshold,
         commit=current_commit(),
         command=request.command,
-        rows=tuple(
-            _row(row, context_losses_of(str(row.run.path), request, progress), terms)
-            for row in rows
-        ),
+        rows=tuple(_row(row, found[str(row.run.path)], terms) for row in rows),
     )
 
 

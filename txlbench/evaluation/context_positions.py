@@ -78,6 +78,11 @@ def check_given(positions: GivenPositions, length: int, contexts: Sequence[int])
         )
 
 
+def count_windows(contexts: NDArray[np.int64], positions: NDArray[np.int64]) -> int:
+    """How many windows give the losses of all `positions` at all `contexts`."""
+    return len(np.unique(positions[None, :] - np.unique(contexts)[:, None]))
+
+
 def choose_positions(
     length: int, contexts: Sequence[int], count: int | None, period: int = 1
 ) -> Positions:

@@ -57,20 +57,16 @@ class Blocks:
         return np.bincount(self.index)
 
 
-def blocks_of(positions: NDArray[np.int64], losses: NDArray[np.float64]) -> Blocks:
-    """50 blocks of the tokens at ascending `positions` [T].
+def check_count(positions: NDArray[np.int64], time: float = 1.0) -> None:
+    """Refuses (UserError) too few ascending `positions` [T] for 50 independent blocks.
 
     Positions that lie unevenly count as their closest pair.
 
     Args:
-        losses: [M, C, T] of the group; where they depend on their neighbours is measured.
-
-    Raises:
-        UserError: where 50 blocks are too short to be independent.
+        time: autocorrelation time of the changes of the loss, in positions.
     """
     tokens = len(positions)
     spacing = int(np.diff(positions).min()) if tokens > 1 else REACH
-    time = max(autocorrelation_time(each[:-1] - each[1:]) for each in losses)
     needed = max(-(-REACH // spacing), int(np.ceil(TIMES * time)))
     if tokens < BLOCKS * needed:
         why = f", as changes of the loss are alike over {time:.0f} of them" if time > 1.5 else ""
@@ -79,7 +75,19 @@ def blocks_of(positions: NDArray[np.int64], losses: NDArray[np.float64]) -> Bloc
             f"{needed}{why}",
             f"score at least {BLOCKS * needed:,} tokens",
         )
-    return Blocks(np.arange(tokens) * BLOCKS // tokens)
+
+
+def blocks_of(positions: NDArray[np.int64], losses: NDArray[np.float64]) -> Blocks:
+    """50 blocks of the tokens at ascending `positions` [T].
+
+    Args:
+        losses: [M, C, T] of the group; where they depend on their neighbours is measured.
+
+    Raises:
+        UserError: where 50 blocks are too short to be independent.
+    """
+    check_count(positions, max(autocorrelation_time(each[:-1] - each[1:]) for each in losses))
+    return Blocks(np.arange(len(positions)) * BLOCKS // len(positions))
 
 
 def autocorrelation_time(changes: NDArray[np.float64]) -> float:
