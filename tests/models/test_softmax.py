@@ -192,3 +192,36 @@ def test_few_words_are_done_at_once():
     with Largest() as largest:
         word_losses(*given())
     assert largest.elements == N * CHUNKED_LOSS_V
+
+
+class Waits(TorchDispatchMode):
+    """Notes what makes a device wait for the host: numbers read, shapes that depend on values."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        tolist = torch.Tensor.tolist
+        monkeypatch.setattr(
+            torch.Tensor, "tolist", lambda tensor: (self.found.append("tolist"), tolist(tensor))[1]
+        )
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        indices = args[1] if "index" in str(func) and isinstance(args[1], list | tuple) else ()
+        by_mask = any(index is not None and index.dtype == torch.bool for index in indices)
+        if by_mask or str(func) in ("aten.nonzero.default", "aten._local_scalar_dense.default"):
+            self.found.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_training_step_over_clusters_makes_a_device_wait_once_for_each_end(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Once for the embedding and once for the softmax, however many clusters and parts."""
+    monkeypatch.setattr(softmax, "LOGITS", 40)
+    config = ModelConfig(n_layer=1, d_model=16, n_head=2, cutoffs=(10, 20, 40), div_val=2)
+    model = build_model(config, 60)
+    tokens = torch.randint(60, (2, 30), generator=torch.Generator().manual_seed(1))
+    with Waits(monkeypatch) as waits:
+        hidden = model.embedding(tokens)
+        model.losses(hidden, tokens).sum().backward()
+    assert waits.found == ["tolist", "tolist"]

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout
@@ -80,6 +82,17 @@ class Attention(nn.Module):
             return self._fused(kernel, input_BTD, context_BSD, scoring), None
         query_HBTK = self.queries(input_BTD)
         key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
+        attend = partial(self._plain, query_HBTK, key_HBSK, value_HBSK, scoring)
+        if not self._recomputes(input_BTD.device.type, scoring):
+            mixed_HBTK, attention_HBTS = attend()
+            return self.joined(mixed_HBTK), attention_HBTS
+        mixed_HBTK, _ = checkpoint(attend, use_reentrant=False)
+        return self.joined(mixed_HBTK), None
+
+    def _plain(
+        self, query_HBTK: Tensor, key_HBSK: Tensor, value_HBSK: Tensor, scoring: Scoring
+    ) -> tuple[Tensor, Tensor]:
+        """The mixed values [H, B, T, K] and the probabilities [H, B, T, S]."""
         scores_HBTS = scoring.scores(query_HBTK, key_HBSK)
         hidden = scoring.mask.alone()
         if hidden is not None:
@@ -87,8 +100,17 @@ class Attention(nn.Module):
         attention_HBTS = self.dropatt(torch.softmax(scores_HBTS, dim=-1))
         mixed_HBTK = torch.bmm(
             attention_HBTS.flatten(0, 1).to(value_HBSK.dtype), value_HBSK.flatten(0, 1)
-        ).view(query_HBTK.shape)
-        return self.joined(mixed_HBTK), attention_HBTS
+        )
+        return mixed_HBTK.view(query_HBTK.shape), attention_HBTS
+
+    def _recomputes(self, device: str, scoring: Scoring) -> bool:
+        """Whether the plain path is computed again for the gradient, so as to keep no [H, B, T, S].
+
+        On a device, whose kernel knows no attention dropout; PyTorch's random state there is put
+        back for it, so that the second pass draws the first one's mask.
+        """
+        plain = device == "cpu" or scoring.watched or torch.compiler.is_compiling()
+        return self.training and torch.is_grad_enabled() and not plain
 
     def _kernel(self, device: str, scoring: Scoring) -> Kernel | None:
         """What computes attention without its probabilities; None where they are computed.

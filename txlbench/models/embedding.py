@@ -8,6 +8,15 @@ from txlbench.config.model import Cluster, ModelConfig, clusters_of
 from txlbench.models.dropout import Dropout
 
 
+def places_by_cluster(tokens_N: Tensor, clusters: list[Cluster]) -> tuple[Tensor, ...]:
+    """The places of each cluster's tokens, in order; a device waits for the host once for all."""
+    index_N = torch.zeros_like(tokens_N)
+    for cluster in clusters[1:]:
+        index_N += tokens_N >= cluster.first
+    counts = torch.stack([(index_N == each).sum() for each in range(len(clusters))])
+    return index_N.argsort(stable=True).split(counts.tolist())
+
+
 class Embedding(nn.Module):
     """One table, or with `div_val` above 1 one narrower table a cluster, then a projection.
 
@@ -45,17 +54,16 @@ class Embedding(nn.Module):
         hidden = embedding(tokens_BT, self.tables[0])
         return linear(hidden, self.projections[0]) if len(self.projections) else hidden
 
-    def _by_cluster(self, tokens: Tensor) -> Tensor:
-        rows: Tensor | None = None
-        for cluster, table, projection in zip(
-            self.clusters, self.tables, self.projections, strict=True
-        ):
-            where = ((tokens >= cluster.first) & (tokens < cluster.end)).nonzero().squeeze(1)
-            found = linear(embedding(tokens[where] - cluster.first, table), projection)
-            if rows is None:
-                rows = found.new_zeros(len(tokens), projection.shape[0])
-            rows = rows.index_copy(0, where, found)
-        assert rows is not None
+    def _by_cluster(self, tokens_N: Tensor) -> Tensor:
+        places = places_by_cluster(tokens_N, self.clusters)
+        parts = zip(places, self.clusters, self.tables, self.projections, strict=True)
+        found = [
+            linear(embedding(tokens_N[where] - cluster.first, table), projection)
+            for where, cluster, table, projection in parts
+        ]
+        rows = found[0].new_zeros(len(tokens_N), self.projections[0].shape[0])
+        for where, part in zip(places, found, strict=True):
+            rows = rows.index_copy(0, where, part)
         return rows
 
     def weights(self, cluster: Cluster) -> Tensor:

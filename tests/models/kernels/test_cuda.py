@@ -4,6 +4,7 @@ It is for CUDA devices. On a CPU PyTorch computes it unfused, by the same rules 
 masks, and refuses gradients though it has them: that refusal is lifted here.
 """
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch.nn.attention import flex_attention as flex
 from tests.models.kernels.test_cpu import MODELS, SPANS, trained
 from tests.models.subjects import transformer
 from txlbench.config.base import AttentionSpan
+from txlbench.models import dropout
 from txlbench.models.attention import Attention
 from txlbench.models.kernels.cuda import flexible_attention
 
@@ -90,3 +92,30 @@ def test_a_cuda_device_takes_it_where_there_is_no_dropout_of_attention():
     assert kernel(small) is None
     assert kernel(dropping) is None
     assert kernel(dropping.eval()) is flexible_attention
+
+
+def test_attention_dropout_on_a_device_keeps_no_probabilities_for_the_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The plain path there, with PyTorch's own masks, computed twice: here on the CPU."""
+    monkeypatch.setattr(dropout, "_drawn_here", lambda _: False)
+    monkeypatch.setattr(Attention, "_kernel", lambda *_: None)
+    model, found = transformer("xl", dropout=0.2, dropatt=0.3).train(), {}
+    recomputes = Attention._recomputes
+    for device in ("cpu", "cuda"):
+        kept: list[torch.Tensor] = []
+        monkeypatch.setattr(
+            Attention, "_recomputes", lambda self, _, s, d=device: recomputes(self, d, s)
+        )
+        with torch.autograd.graph.saved_tensors_hooks(partial(keep, kept), lambda t: t):
+            found[device] = trained(model, SPANS["memory"], forget=True, watch=False)
+        largest = max((tensor.numel() for tensor in kept if tensor.dim() == 4), default=0)
+        assert (largest >= 2 * 5 * 5 * 10) == (device == "cpu")  # [H, B, T, S]
+    for one, other in zip(found["cpu"], found["cuda"], strict=True):
+        assert (one is None) == (other is None)
+        assert one is None or torch.allclose(one, other, rtol=0, atol=1e-12)
+
+
+def keep(kept: list[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    kept.append(tensor)
+    return tensor
