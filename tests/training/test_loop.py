@@ -21,7 +21,7 @@ from tests.training.trial import (
 )
 from txlbench.config.base import AttentionSpan
 from txlbench.training.loop import Diverged, Hooks, train, with_resets
-from txlbench.training.optimisation import WeightAverage, learning_rate
+from txlbench.training.optimisation import learning_rate, weight_average
 
 
 def run_loop(run, recorder, state=None, ids=None):
@@ -198,13 +198,13 @@ def test_weights_are_averaged_after_the_given_share_and_validated():
     """The mean over steps 4 to 6 is what validation sees; training goes on from its own."""
     run, steps, validated = config(max_step=6, average_from=0.5), [], []
     state = state_of(run, torch.float64)
-    state.average = WeightAverage(state.model)
+    state.average = weight_average(state.model)
 
     def copy():
         return [weight.detach().clone() for weight in state.model.parameters()]
 
     def validate():
-        validated.append(copy())
+        validated.append([weight.detach().clone() for weight in state.evaluated.parameters()])
         return 1.0
 
     hooks = Hooks(lambda _: None, validate, lambda _: None, lambda: bool(steps.append(copy())))

@@ -13,10 +13,10 @@ from torch import nn
 from tests.training.trial import config, state_of
 from txlbench.training import checkpoint
 from txlbench.training.optimisation import (
-    WeightAverage,
     apply_gradients,
     build_optimiser,
     learning_rate,
+    weight_average,
 )
 
 
@@ -105,7 +105,7 @@ def test_gradients_are_gone_after_the_step():
 
 def averaged_state():
     state = state_of(config())
-    state.average = WeightAverage(state.model)
+    state.average = weight_average(state.model)
     return state
 
 
@@ -113,49 +113,63 @@ def weights(model):
     return {name: weight.detach().clone() for name, weight in model.named_parameters()}
 
 
-def test_the_mean_of_what_was_added():
-    state, seen = averaged_state(), []
-    for step in range(5):
-        for weight in state.model.parameters():
-            weight.data.add_(0.1 * step)
-        state.average.add(state.model)
-        seen.append(weights(state.model))
-    for name, mean in state.average.weights.items():
-        torch.testing.assert_close(mean, torch.stack([each[name] for each in seen]).mean(0))
-
-
-def test_inside_the_model_carries_the_mean_and_afterwards_its_own():
-    state = averaged_state()
-    state.average.add(state.model)
-    before = weights(state.model)
+def moved(state):
+    """Adds the weights as they are to the mean, then moves them; returns what was added."""
+    state.average.update_parameters(state.model)
+    added = weights(state.model)
     for weight in state.model.parameters():
         weight.data.add_(1.0)
-    own = weights(state.model)
-    with state.evaluation_weights():
-        assert all(torch.equal(w, before[n]) for n, w in weights(state.model).items())
-    assert all(torch.equal(w, own[n]) for n, w in weights(state.model).items())
+    return added
+
+
+def test_the_mean_of_what_was_added_to_the_bit():
+    """As m + (w - m) / n from step to step, each weight rounded once."""
+    state, mean = averaged_state(), {}
+    for step in range(50):
+        for weight in state.model.parameters():
+            weight.data.add_(0.1 * step)
+        state.average.update_parameters(state.model)
+        for name, weight in weights(state.model).items():
+            mean[name] = weight if name not in mean else mean[name].lerp(weight, 1 / (step + 1))
+    found = weights(state.evaluated)
+    assert all(torch.equal(found[name], mean[name]) for name in mean)
+
+
+def test_the_mean_is_what_is_evaluated_and_training_goes_on_from_its_own_weights():
+    state = averaged_state()
+    added = moved(state)
+    assert all(torch.equal(w, added[n]) for n, w in weights(state.evaluated).items())
+    assert all(torch.equal(w, added[n] + 1.0) for n, w in weights(state.model).items())
 
 
 def test_before_the_first_step_the_models_own_weights_count():
     state = averaged_state()
-    own = weights(state.model)
-    with state.evaluation_weights():
-        assert all(torch.equal(w, own[n]) for n, w in weights(state.model).items())
+    for weight in state.model.parameters():
+        weight.data.add_(1.0)
+    assert state.evaluated is state.model
 
 
 def test_the_best_checkpoint_holds_the_mean_and_the_last_one_both(tmp_path):
     state = averaged_state()
-    state.average.add(state.model)
-    mean = weights(state.model)
-    for weight in state.model.parameters():
-        weight.data.add_(1.0)
-    checkpoint.save_weights(tmp_path / "best.pt", state)
+    mean = moved(state)
+    checkpoint.write_best(tmp_path / "best.pt", checkpoint.best_content(state))
     checkpoint.save_last(tmp_path / "last.pt", state, 0)
     best = checkpoint.load(tmp_path / "best.pt")["model"]
     assert all(torch.equal(best[name], mean[name]) for name in mean)
+    last = checkpoint.load(tmp_path / "last.pt")
+    kept = checkpoint.evaluation_weights(last)
+    assert kept.keys() == last["model"].keys() == best.keys()
+    assert all(torch.equal(kept[name], best[name]) for name in best)
     again = averaged_state()
-    checkpoint.restore(checkpoint.load(tmp_path / "last.pt"), again)
-    assert again.average.count == 1
-    assert all(torch.equal(again.average.weights[name], mean[name]) for name in mean)
+    checkpoint.restore(last, again)
+    assert again.average.n_averaged == 1
+    assert all(torch.equal(w, mean[n]) for n, w in weights(again.evaluated).items())
     own = weights(state.model)
     assert all(torch.equal(w, own[n]) for n, w in weights(again.model).items())
+
+
+def test_the_last_checkpoints_weights_are_its_own_where_nothing_was_averaged(tmp_path):
+    for state in (state_of(config()), averaged_state()):
+        checkpoint.save_last(tmp_path / "last.pt", state, 0)
+        content = checkpoint.load(tmp_path / "last.pt")
+        assert checkpoint.evaluation_weights(content) is content["model"]

@@ -70,7 +70,7 @@ class Recorder:
             self.events.append("log" if "train_loss" in line else "valid line")
 
         def validate():
-            assert not state.model.training
+            assert not state.evaluated.training
             self.events.append("validate")
             self.validations += 1
             return self.losses[min(self.validations, len(self.losses)) - 1]

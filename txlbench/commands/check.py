@@ -30,7 +30,7 @@ from txlbench.models.interface import LanguageModel
 from txlbench.seeding import seed_everything
 from txlbench.training import checkpoint
 from txlbench.training.loop import Hooks, Settings, train
-from txlbench.training.optimisation import WeightAverage, build_optimiser
+from txlbench.training.optimisation import build_optimiser, weight_average
 from txlbench.training.state import TrainingState, empty_memories
 
 TGT_LEN = 6
@@ -108,7 +108,7 @@ def _state(config: RunConfig) -> TrainingState:
     seed_everything(config.seed)
     model = build_model(config.model, VOCABULARY)
     optimiser = build_optimiser(model.parameters(), config.train)
-    average = None if config.train.average_from is None else WeightAverage(model)
+    average = None if config.train.average_from is None else weight_average(model)
     memories = empty_memories(model, config.train, training_span(config))
     return TrainingState(model, optimiser, memories, average=average)
 

@@ -35,7 +35,7 @@ from txlbench.runs.measure import measure
 from txlbench.seeding import seed_everything
 from txlbench.training.checkpoint import SaveSchedule
 from txlbench.training.loop import Diverged, Hooks, Settings, train
-from txlbench.training.optimisation import WeightAverage, build_optimiser
+from txlbench.training.optimisation import build_optimiser, weight_average
 from txlbench.training.runtime import resolve_precision, staged
 from txlbench.training.state import TrainingState, compiled_forward, empty_memories
 
@@ -108,7 +108,7 @@ class TrainingRun:
         )
         memories = empty_memories(model, train_config, self.settings.span)
         optimiser = build_optimiser(model.parameters(), train_config)
-        average = None if train_config.average_from is None else WeightAverage(model)
+        average = None if train_config.average_from is None else weight_average(model)
         self.state = TrainingState(model, optimiser, memories, average=average)
         if train_config.compile:
             self.state.forward = compiled_forward(model)
@@ -196,7 +196,7 @@ class TrainingRun:
 
     def _validate(self) -> float:
         ids, depth = self.corpus.ids("valid"), self.config.model.n_layer
-        return score(self.state.model, ids, self.valid, depth, self.device).loss
+        return score(self.state.evaluated, ids, self.valid, depth, self.device).loss
 
     def _should_save(self) -> bool:
         return self.schedule.is_due(self.state.progress.step)

@@ -1,8 +1,7 @@
 """Checkpoints: tensors and plain data only, whole or absent, loaded without executing code.
 
-The checkpoints of one run: the newest two to continue from, and the best to measure.
-
-When a checkpoint is due beside those of validations: by steps, by minutes, or because asked.
+A run keeps the newest two to continue from (`CheckpointSet`), and the best to measure.
+`SaveSchedule` says when one is due beside those of validations.
 """
 
 import os
@@ -48,7 +47,7 @@ def save_last(
         "memories": [dict(memory.tensors()) for memory in state.memories],
         "progress": asdict(state.progress),
         "random": seeding.capture(),
-        "average": None if state.average is None else vars(state.average),
+        "average": _average_content(state),
         "metrics_bytes": metrics_bytes,
         "timings_bytes": timings_bytes,
         "settings": dict(settings or {}),
@@ -56,26 +55,28 @@ def save_last(
     _write(path, content, approve)
 
 
+def _average_content(state: TrainingState) -> dict[str, Any] | None:
+    """The mean by names of weights, each once, and how many steps are in it."""
+    if state.average is None:
+        return None
+    weights = {name: weight.detach() for name, weight in state.average.module.named_parameters()}
+    return {"count": int(state.average.n_averaged), "weights": weights}
+
+
 def best_content(state: TrainingState) -> dict[str, Any]:
     """A best checkpoint of the weights as they are now: a copy that later steps do not change.
 
     Weights that layers share are shared in the copy too.
     """
-    with state.evaluation_weights():
-        weights = state.model.state_dict()
-        copies = {place(weight): weight.clone() for weight in weights.values()}
-        weights = {name: copies[place(weight)] for name, weight in weights.items()}
+    weights = state.evaluated.state_dict()
+    copies = {place(weight): weight.clone() for weight in weights.values()}
+    weights = {name: copies[place(weight)] for name, weight in weights.items()}
     return {"schema": SCHEMA, "model": weights, "progress": asdict(state.progress)}
 
 
 def place(weight: Tensor) -> tuple[int, torch.Size]:
     """Where a weight lies in memory: equal for the names of one that layers share."""
     return weight.data_ptr(), weight.shape
-
-
-def save_weights(path: Path, state: TrainingState) -> None:
-    """Writes the weights with their step and validation loss, for evaluation."""
-    write_best(path, best_content(state))
 
 
 def write_best(path: Path, content: Mapping[str, Any]) -> None:
@@ -128,15 +129,14 @@ def restore(content: dict[str, Any], state: TrainingState) -> int:
     ]
     state.progress = Progress(**content["progress"])
     if state.average is not None:
-        state.average.count = content["average"]["count"]
-        for name, mean in content["average"]["weights"].items():
-            state.average.weights[name].copy_(mean)
+        state.average.n_averaged.fill_(content["average"]["count"])
+        state.average.module.load_state_dict(content["average"]["weights"], strict=False)
     seeding.restore(content["random"])
     return int(content["metrics_bytes"])
 
 
 def same_training(one: Path, other: Path) -> bool:
-    """Whether two checkpoints hold the same training; logs of times may differ in length."""
+    """Whether two checkpoints hold the same training, whatever their logs of times."""
     contents = [load(path) for path in (one, other)]
     for content in contents:
         content.pop("timings_bytes", None)

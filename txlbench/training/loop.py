@@ -43,7 +43,7 @@ class Hooks:
 
     Attributes:
         log: called with a training line every log_interval steps.
-        validate: gives the validation loss in nats of the model as it stands.
+        validate: gives the validation loss in nats of `TrainingState.evaluated`.
         save: called after each validation; True if it is the best so far.
         should_stop: asked after every step; True ends the loop after a checkpoint.
         should_save: asked after every step without validation; True for a checkpoint.
@@ -133,7 +133,7 @@ def _step(state: TrainingState, batch: BatchLike, settings: Settings) -> None:
         raise Diverged(f"the gradient's norm is {norm} at step {progress.step + 1}")
     progress.step += 1
     if state.average is not None and progress.step > settings.average_after:
-        state.average.add(state.model)
+        state.average.update_parameters(state.model)
     progress.tokens += batch.tokens.numel()
     progress.targets += count
     progress.loss_sum += loss_sum
@@ -169,10 +169,9 @@ def _log_line(progress: Progress, config: TrainConfig) -> dict[str, float | int]
 def _validate(state: TrainingState, hooks: Hooks) -> None:
     """Validates, remembers the best, and saves."""
     progress = state.progress
-    state.model.eval()
-    with state.evaluation_weights():
-        loss = hooks.validate()
-    state.model.train()
+    state.evaluated.eval()
+    loss = hooks.validate()
+    state.evaluated.train()
     if not math.isfinite(loss):
         raise Diverged(f"the validation loss is {loss} at step {progress.step}")
     progress.last_loss = loss

@@ -4,18 +4,17 @@ Where a kernel or the forward pass is compiled, memory has its full size from th
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
 from txlbench.models.interface import LanguageModel, State
 from txlbench.models.memory import Memory
-from txlbench.training.optimisation import WeightAverage
 
 
 def compiled_forward(model: LanguageModel, backend: str | Callable[..., Any] = "inductor") -> Any:
@@ -101,12 +100,15 @@ class TrainingState:
     optimiser: torch.optim.Optimizer
     memories: list[State]
     progress: Progress = field(default_factory=Progress)
-    average: WeightAverage | None = None
+    average: AveragedModel | None = None
     forward: Callable[..., Any] | None = None
 
-    def evaluation_weights(self) -> AbstractContextManager[None]:
-        """Inside, the model carries the weights that are validated and kept."""
-        return nullcontext() if self.average is None else self.average.applied(self.model)
+    @property
+    def evaluated(self) -> LanguageModel:
+        """The model that is validated and kept: of averaged weights, once there are any."""
+        if self.average is None or not self.average.n_averaged:
+            return self.model
+        return cast("LanguageModel", self.average.module)
 
 
 def empty_memories(model: LanguageModel, train: TrainConfig, span: AttentionSpan) -> list[State]:
