@@ -105,7 +105,11 @@ def _flush_directory(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes `text` as UTF-8 with LF line ends, atomically, with retries on a full disk."""
-    retry_io(lambda: write_atomically(path, lambda file: file.write(text.encode())))
+    retry_io(
+        lambda: write_atomically(
+            path, lambda file: file.write(text.encode(errors="backslashreplace"))
+        )
+    )
 
 
 def write_json(path: Path, value: Any) -> None:

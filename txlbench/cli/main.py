@@ -1,6 +1,7 @@
 """The `txlbench` command: finds a verb, loads its file, and turns errors into exit statuses."""
 
 import importlib
+import io
 import sys
 from collections.abc import Mapping
 
@@ -76,6 +77,9 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: runs `cli`, prints errors as one line and exits with the status they mean."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of any encoding gets all characters
+            stream.reconfigure(errors="backslashreplace")
     set_threads()
     try:
         status = cli.main(prog_name="txlbench", standalone_mode=False)
@@ -89,10 +93,12 @@ def main() -> None:
         click.echo(f"Error: {_one_line(error)}", err=True)
         sys.exit(ExitStatus.USAGE)
     except OSError as error:
-        if not is_transient(error):
-            raise
-        click.echo(f"Error: {error}; nothing is lost, type it again", err=True)
-        sys.exit(ExitStatus.RUN_FAILED)
+        if is_transient(error):
+            click.echo(f"Error: {error}; nothing is lost, type it again", err=True)
+            sys.exit(ExitStatus.RUN_FAILED)
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"Error: {place}{error.strerror or error}; give another file or place", err=True)
+        sys.exit(ExitStatus.USAGE)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(ExitStatus.INTERRUPTED)

@@ -157,7 +157,7 @@ def _read(path: Path) -> str:
 
 
 def _digest(content: str) -> str:
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hashlib.sha256(content.encode(errors="surrogateescape")).hexdigest()
 
 
 class DownloadBar:

@@ -74,7 +74,7 @@ class ExperimentDirectory:
         lines = [" ".join(command.split()) for command in commands]
         new = "".join(f"{line}\n" for line in dict.fromkeys(lines) if line not in known)
         if new:
-            with self._commands_file.open("a", encoding="utf-8") as file:
+            with self._commands_file.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(new)
 
     @property

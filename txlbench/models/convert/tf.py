@@ -210,6 +210,8 @@ def read_tf(prefix: Path) -> Converted:
     Raises:
         UserError: naming file and variable, for what is missing or damaged.
     """
+    if not prefix.name:
+        raise UserError(f"tf:{prefix}: names no checkpoint", "give its path without .index")
     variables = _npz(prefix) if prefix.suffix == ".npz" else _bundle(prefix)
     tensors = dict(_layers(variables))
     cutoffs = _clusters(variables, tensors)
