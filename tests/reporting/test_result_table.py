@@ -321,3 +321,58 @@ def test_csv_has_full_precision_and_names_its_source(laboratory: Laboratory) -> 
     assert row["runs"].split() == [run.id for _, _, run in laboratory.runs(directory)[:3]]
     assert row["commit"] == COMMIT
     assert row["command"] == "txlbench ablate small.yaml"
+
+
+def frame_of(directory: ExperimentDirectory) -> pd.DataFrame:
+    """The CSV, read again."""
+    results = read_results(directory)
+    text = table_frame(build_rows(results), Provenance.of(results, "c")).to_csv(index=False)
+    return pd.read_csv(StringIO(text), dtype=str, keep_default_na=False).set_index("row")
+
+
+def test_counts_in_the_csv_stay_whole_beside_a_row_without_numbers(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(seeds=[1])
+    line, config, run = laboratory.runs(directory)[0]
+    laboratory.finish(run, config, line)
+    frame = frame_of(directory)
+    names = ["targets_trained", "parameters", "tgt_len", "tokens_scored"]
+    assert list(frame.loc["xl", names]) == ["6400", "123456", "16", "2000"]
+    assert list(frame.loc["absolute", names]) == [""] * 4
+    assert frame.loc["xl", "exact"] == "False"
+
+
+def test_every_setting_that_varies_has_a_column_in_the_csv(laboratory: Laboratory) -> None:
+    rows = [
+        {"label": "a", "set": {"train.lr": 0.01, "evaluate.attention_lengths": [8, 16]}},
+        {"label": "b", "set": {"train.recurrence": False, "corpus": "text8"}},
+    ]
+    frame = frame_of(laboratory.finished(seeds=[1, 2], rows=rows))
+    varied = list(frame.columns[: list(frame.columns).index("recurrence")])
+    assert varied == [
+        *("corpus.name", "train.mem_len", "train.lr", "evaluate.attention_lengths"),
+    ]
+    assert list(frame.loc["a", varied]) == ["enwiki-sample", "16", "0.01", "8 16"]
+    assert list(frame.loc["b", varied]) == ["text8", "0", "0.00025", "8 16 32 64"]
+
+
+def test_attention_lengths_of_seeds_are_a_set(laboratory: Laboratory) -> None:
+    directory = laboratory.finished(rows=SPEC["rows"][:1])
+    for (_, _, run), length in zip(laboratory.runs(directory), (16, 64, 16), strict=True):
+        summary = run.read_summary()
+        summary["results"][0]["attention_length"] = length
+        run.write_summary(summary)
+    assert cells(table_of(directory), "attention length")["xl"] == "16, 64"
+    assert frame_of(directory).loc["xl", "attention_lengths"] == "16 64 16"
+
+
+def test_the_share_of_unknown_words_is_said(laboratory: Laboratory) -> None:
+    corpus = {"name": "mine", "path": "train.txt", "level": "word"}
+    directory = laboratory.finished(corpus=corpus, seeds=[1])
+    assert not any("<unk>" in line for line in table_of(directory).footer)
+    for _, _, run in laboratory.runs(directory):
+        facts = run.read_facts()
+        facts["corpus"] |= {"unk": {"test": 102}, "tokens": {"test": 1000}}
+        run.write_facts(facts)
+    said = "10.2% of the tokens of mine are <unk>; other vocabularies do not compare."
+    assert said in table_of(directory).footer
+    assert frame_of(directory).loc["xl", "unk_share"] == "0.102"

@@ -86,6 +86,13 @@ class RunResult:
         return f"{facts.get('precision') or 'unknown precision'} on {device}{count}"
 
     @property
+    def unk_share(self) -> float | None:
+        """The share of `<unk>` among the tokens of the reported split, None if not recorded."""
+        corpus, split = self.facts.get("corpus", {}), self.config.evaluate.split
+        counts, tokens = (corpus.get(name, {}).get(split) for name in ("unk", "tokens"))
+        return None if counts is None or not tokens else counts / tokens
+
+    @property
     def is_incoherent(self) -> bool:
         """Absolute positions with memory: two tokens share one position (paper, section 3.3)."""
         return self.config.train.recurrence and not self.config.model.has_coherent_memory

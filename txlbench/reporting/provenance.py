@@ -91,10 +91,11 @@ def how_obtained(rows: Sequence[TableRow]) -> list[str]:
         f"batch {_values(each.measurement.batch_size for each in inits)}, "
         f"{_values(each.dtype for each in inits)}.",
         f"Init: the training regime, tgt_len {_settings(inits, 'tgt_len')}, "
-        f"mem_len {_settings(inits, 'mem_len')}. Best: attention length chosen on valid among "
-        f"{lengths}; attention length: the shortest within "
+        f"mem_len {_settings(inits, 'mem_len')}. Best: that or one of the attention lengths "
+        f"{lengths}, whichever is best on valid; attention length: the shortest within "
         f"{_values(run.config.evaluate.tolerance for run in scored)} nats of it.",
         *_positions(rows),
+        *_unknown_words(rows),
         *_trained(rows),
         *_intervals(rows),
     ]
@@ -116,6 +117,17 @@ def _positions(rows: Sequence[TableRow]) -> list[str]:
     return [f"Positions of each segment that init scores: {'; '.join(parts)}."]
 
 
+def _unknown_words(rows: Sequence[TableRow]) -> list[str]:
+    """The share of `<unk>` in the corpora that have it."""
+    shares = {
+        run.config.corpus.name: run.unk_share for row in rows for run in row.scored if run.unk_share
+    }
+    return [
+        f"{share:.1%} of the tokens of {name} are <unk>; other vocabularies do not compare."
+        for name, share in shares.items()
+    ]
+
+
 def _trained(rows: Sequence[TableRow]) -> list[str]:
     """In which precision, on what and with how many threads the models were trained."""
     how = list(dict.fromkeys(run.trained_how for row in rows for run in row.scored))
@@ -126,7 +138,7 @@ def _trained(rows: Sequence[TableRow]) -> list[str]:
 def _intervals(rows: Sequence[TableRow]) -> list[str]:
     if all(len(row.counted) < 2 for row in rows):
         return ["One seed: no intervals, and differences are not tested."]
-    text = "± is the 95 % t-interval of the mean over seeds"
+    text = "± is the 95 % t-interval of the mean over seeds, without the sampling of test tokens"
     reference = next((row.reference for row in rows if row.difference(best_loss)), None)
     if reference is None:
         return [f"{text}."]

@@ -1,8 +1,7 @@
 """The result table: for people in columns of text, for programs as numbers in full precision."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -13,6 +12,11 @@ from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.provenance import Provenance, comparison_reference, how_obtained, notes
 from txlbench.reporting.rows import Estimate, TableRow, best_loss, build_rows, init_loss, units
 from txlbench.reporting.table import EMPTY, Column, Table
+
+NAMED = ("model.encoding", "train.recurrence", "train.loss")
+"""Settings that have columns of their own."""
+
+COUNTS = {int, type(None)}
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def build_table(
     columns = [
         *_configuration(rows),
         *(column for unit in units(rows) for column in _results(rows, unit, choice.digits)),
-        _column("attention length", rows, _attention_length, True, 2),
+        _column("attention length", rows, _attention_lengths, True, 2),
         *_paper(rows),
         _column("state", rows, lambda row: row.state),
         _column("notes", rows, lambda row: "; ".join(notes(row, reference))),
@@ -134,12 +138,9 @@ def _difference(
     return text if found.is_resolved else f"{text} (not resolved)"
 
 
-def _attention_length(row: TableRow) -> str:
-    found = row.attention_length
-    if found is None:
-        return EMPTY
-    text = f"{found.mean:.0f}" if found.mean == round(found.mean) else f"{found.mean:.1f}"
-    return f"{text} ± {found.half_width:.1f}" if found.half_width else text
+def _attention_lengths(row: TableRow) -> str:
+    """The lengths that seeds have, each once."""
+    return ", ".join(map(str, sorted(set(row.attention_lengths))))
 
 
 def _paper(rows: Sequence[TableRow]) -> list[Column]:
@@ -178,24 +179,51 @@ def compact(count: int | None) -> str:
 def table_frame(rows: list[TableRow], provenance: Provenance) -> pd.DataFrame:
     """The result table with every number in full precision, and where it comes from."""
     reference = comparison_reference(rows)
-    return pd.DataFrame(
-        [
-            {
-                **_row(row),
-                "notes": "; ".join(notes(row, reference)),
-                "commit": " ".join(provenance.commits),
-                "command": provenance.commands,
-            }
-            for row in rows
-        ]
-    )
+    lines = [
+        {
+            **_numbers(row, varied),
+            "notes": "; ".join(notes(row, reference)),
+            "commit": " ".join(provenance.commits),
+            "command": provenance.commands,
+        }
+        for row, varied in zip(rows, _varied(rows), strict=True)
+    ]
+    frame = pd.DataFrame(lines)
+    # Of pandas' integers Int64 alone has a missing value; others become floats beside one.
+    kinds = {name: {type(line.get(str(name))) for line in lines} for name in frame}
+    counts = [name for name, found in kinds.items() if int in found and found <= COUNTS]
+    return frame.astype(dict.fromkeys(counts, "Int64"))
 
 
-def _row(row: TableRow) -> dict[str, Any]:
-    """One line of the CSV; columns of another unit are left empty by pandas."""
+def _varied(rows: Sequence[TableRow]) -> list[dict[str, object]]:
+    """Of each row, by dotted key, the settings as resolved that are not the same in every row."""
+    settings = [_flat(row.first.config.model_dump(mode="json", exclude={"seed"})) for row in rows]
+    keys = dict.fromkeys(key for each in settings for key in each if key not in NAMED)
+    varied = [key for key in keys if len({str(each.get(key)) for each in settings}) > 1]
+    return [{key: each.get(key) for key in varied} for each in settings]
+
+
+def _flat(section: Mapping[str, object], before: str = "") -> dict[str, object]:
+    """Dotted key -> value; the items of a list are divided by spaces."""
+    flat: dict[str, object] = {}
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{before}{key}.")
+        else:
+            flat[before + key] = " ".join(map(str, value)) if isinstance(value, list) else value
+    return flat
+
+
+def _numbers(row: TableRow, varied: Mapping[str, object]) -> dict[str, object]:
+    """One line of the CSV; columns of another unit are left empty.
+
+    Args:
+        varied: the row's settings that other rows have otherwise.
+    """
     first = row.first
     return {
         "row": row.label,
+        **varied,
         "recurrence": first.config.train.recurrence,
         "encoding": first.config.model.name,
         "loss": first.config.train.loss,
@@ -206,7 +234,7 @@ def _row(row: TableRow) -> dict[str, Any]:
         **_estimate(f"{row.unit}_init_difference", row.difference(init_loss)),
         **_estimate(f"{row.unit}_best", row.best),
         **_estimate(f"{row.unit}_best_difference", row.difference(best_loss)),
-        **_estimate("attention_length", row.attention_length),
+        "attention_lengths": " ".join(map(str, row.attention_lengths)),
         **{f"paper_{name}": value for name, value in row.line.paper.items()},
         "state": row.state,
         **_obtained(row),
@@ -215,15 +243,15 @@ def _row(row: TableRow) -> dict[str, Any]:
     }
 
 
-def _estimate(name: str, found: Estimate | None) -> dict[str, Any]:
+def _estimate(name: str, found: Estimate | None) -> dict[str, object]:
     mean, half = (found.mean, found.half_width) if found else (None, None)
-    resolved = {}
+    resolved: dict[str, object] = {}
     if name.endswith("difference"):
         resolved = {f"{name}_resolved": found.is_resolved if found else None}
     return {name: mean, f"{name}_half_width": half, **resolved}
 
 
-def _obtained(row: TableRow) -> dict[str, Any]:
+def _obtained(row: TableRow) -> dict[str, object]:
     """How the first scored run's numbers came about; notes say where others differ."""
     run = next(iter(row.scored), None)
     if run is None or run.outcome is None:
@@ -236,4 +264,6 @@ def _obtained(row: TableRow) -> dict[str, Any]:
         "tokens_scored": init.tokens,
         "tokens_dropped": init.dropped,
         "dtype": init.dtype,
+        "trained": "; ".join(dict.fromkeys(run.trained_how for run in row.scored)),
+        "unk_share": run.unk_share,
     }

@@ -1,12 +1,8 @@
-"""The lines of the result table: each row's runs summarised over seeds.
-
-Means over seeds with 95 % t-intervals, and differences paired by seed.
-"""
+"""The rows of the result table: means over seeds, their t-intervals, differences paired by seed."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from txlbench.config.grid import Line
 from txlbench.records.schema import Outcome, RunState
@@ -43,8 +39,11 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     mean = math.fsum(values) / n
     if n == 1:
         return Estimate(mean, None, 1)
+    from scipy import special  # of its modules the one that loads fast
+
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    return Estimate(mean, t_quantile(n - 1) * math.sqrt(variance / n), n)
+    quantile = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    return Estimate(mean, quantile * math.sqrt(variance / n), n)
 
 
 def paired_difference(
@@ -55,32 +54,6 @@ def paired_difference(
     if len(seeds) < 2:
         return None
     return estimate([values[seed] - reference[seed] for seed in seeds])
-
-
-@cache
-def t_quantile(degrees: int) -> float:
-    """t with P(|T| <= t) = 95 % for Student's distribution with `degrees` of freedom."""
-    low, high = 0.0, 100.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        if _central_probability(middle, degrees) < CONFIDENCE:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _central_probability(t: float, degrees: int) -> float:
-    """P(|T| <= t), the finite series of Abramowitz and Stegun 26.7.3 and 26.7.4."""
-    angle = math.atan(t / math.sqrt(degrees))
-    odd = degrees % 2
-    term = math.cos(angle) if odd else 1.0
-    total = 0.0
-    for power in range(odd, degrees - 1, 2):
-        total += term
-        term *= math.cos(angle) ** 2 * (power + 1) / (power + 2)
-    series = math.sin(angle) * total
-    return 2 / math.pi * (angle + series) if odd else series
 
 
 DID_NOT_TRAIN = "did not train: no better than a unigram model"
@@ -141,9 +114,10 @@ class TableRow:
         return estimate(list(self.values(best_loss).values()))
 
     @property
-    def attention_length(self) -> Estimate | None:
-        lengths = [each.attention_length for _, each in self.outcomes]
-        return estimate([length for length in lengths if length])
+    def attention_lengths(self) -> tuple[int, ...]:
+        """The length of each seed that has one; a mean of lengths would say nothing."""
+        lengths = (found.attention_length for _, found in self.outcomes)
+        return tuple(length for length in lengths if length is not None)
 
     def values(self, loss: Callable[[Outcome], float]) -> dict[int, float]:
         """Seed -> a loss of its run as displayed: means are taken of what the table shows."""
