@@ -56,11 +56,14 @@ def check_csv(directory: ExperimentDirectory) -> None:
         for name, values in expected.items():
             mean, half = interval(list(values.values()))
             assert row[name] == pytest.approx(mean, rel=1e-9), (label, name)
-            assert row[f"{name}_half_width"] == pytest.approx(half, rel=1e-9), (label, name)
+            assert row[f"{name}_half_width"] == pytest.approx(half, rel=1e-9, nan_ok=True), (
+                label,
+                name,
+            )
             if name not in reference or name == "attention_length" or label == "xl":
                 continue
             found = row[f"{name}_difference"], row[f"{name}_difference_half_width"]
-            if row["state"] == "did not train":
+            if row["state"] == "did not train" or len(values) == 1:
                 assert all(map(math.isnan, found))
                 continue
             compared += 1
@@ -87,18 +90,22 @@ def check_markdown(directory: ExperimentDirectory) -> None:
                 row = table.loc[cells[0]]
                 decimals = 3 if column.startswith("bpc") else 2
                 exact = [row[column], row[f"{column}_half_width"]]
-                assert numbers == [f"{number:,.{decimals}f}" for number in exact]
+                assert numbers == [f"{n:,.{decimals}f}" for n in exact if not math.isnan(n)]
                 checked += 1
     assert checked == 2 * len(ROWS)
 
 
 def recomputed(directory, runs) -> dict[str, dict[int, float]]:
-    """Column -> seed -> value of the runs named, from their evaluation files alone."""
+    """Column -> seed -> value of the runs named, from their evaluation files alone.
+
+    Seeds that are no better than a unigram model count only where all are like that.
+    """
     found: dict[str, dict[int, float]] = {}
-    for path in (directory.runs_directory / name for name in runs.split()):
+    paths = [directory.runs_directory / name for name in runs.split()]
+    for path in [path for path in paths if beats_unigram(path)] or paths:
         config = yaml.safe_load((path / "config.yaml").read_text())
         unit = "ppl" if config["corpus"]["level"] == "word" else "bpc"
-        numbers = json.loads(json.dumps(chosen(config, records(path))))
+        numbers = chosen(config, records(path))
         for name in ("init", "best"):
             nats = numbers[name]
             shown = math.exp(nats) if unit == "ppl" else nats / math.log(2)
@@ -106,6 +113,12 @@ def recomputed(directory, runs) -> dict[str, dict[int, float]]:
         if numbers["length"] is not None:
             found.setdefault("attention_length", {})[config["seed"]] = numbers["length"]
     return found
+
+
+def beats_unigram(path: Path) -> bool:
+    config = yaml.safe_load((path / "config.yaml").read_text())
+    unigram = json.loads((path / "facts.json").read_text())["corpus"]["unigram_loss"]["test"]
+    return chosen(config, records(path))["best"] < 0.98 * unigram
 
 
 def records(path: Path) -> list[dict]:
@@ -141,6 +154,8 @@ def chosen(config: dict, records: list[dict]) -> dict:
 
 def interval(values: list[float]) -> tuple[float, float]:
     """Mean and half-width of the 95 % t-interval, with other code than the suite's."""
+    if len(values) == 1:
+        return values[0], math.nan
     error = statistics.stdev(values) / math.sqrt(len(values))
     return statistics.fmean(values), float(stats.t.ppf(0.975, len(values) - 1)) * error
 
