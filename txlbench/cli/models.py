@@ -20,7 +20,7 @@ from txlbench.cli.options import (
 from txlbench.config.base import displayed, shown
 
 if TYPE_CHECKING:
-    from txlbench.commands.evaluate import EvalResult
+    from txlbench.commands.evaluate import EvalResult, SeedMean
 
 
 @verb(
@@ -89,7 +89,7 @@ def evaluate(format_: str, **options: Any) -> None:
     with the model's vocabulary, as a whole. Streams begin without memory, which the output counts
     as cold starts. A row with several seeds gives the loss of each, the mean and its interval.
     """
-    from txlbench.commands.evaluate import EvalRequest
+    from txlbench.commands.evaluate import EvalRequest, seed_means
     from txlbench.commands.evaluate import evaluate as run_evaluation
 
     results = run_evaluation(EvalRequest(**options))
@@ -97,10 +97,14 @@ def evaluate(format_: str, **options: Any) -> None:
     for warning in dict.fromkeys(filter(None, warnings)):
         click.echo(f"Warning: {warning}", err=True)
     if format_ == "json":
-        click.echo(json.dumps([_plain(result) for result in results], indent=2))
+        records = [_plain(result) for result in results] + [_mean(m) for m in seed_means(results)]
+        click.echo(json.dumps(records, indent=2))
         return
+    several = len({result.model for result in results}) > 1
     for result in results:
-        click.echo(_sentence(result))
+        click.echo(f"{result.model}: {_sentence(result)}" if several else _sentence(result))
+    for mean in seed_means(results):
+        click.echo(_mean_sentence(mean))
 
 
 def _plain(result: "EvalResult") -> dict[str, Any]:
@@ -119,6 +123,25 @@ def _plain(result: "EvalResult") -> dict[str, Any]:
     }
 
 
+def _mean(mean: "SeedMean") -> dict[str, Any]:
+    return {
+        "seeds": mean.estimate.n,
+        f"mean_{mean.unit}": mean.estimate.mean,
+        "half_width": mean.estimate.half_width,
+        "measurement": mean.measurement.model_dump(mode="json"),
+    }
+
+
+def _mean_sentence(mean: "SeedMean") -> str:
+    found, length = mean.estimate, mean.measurement.attention_length
+    interval = "" if found.half_width is None else f" ± {shown(found.half_width, mean.unit)}"
+    at = f", attention length {length}" if length else ""
+    return (
+        f"mean of {found.n} seeds{at}: {shown(found.mean, mean.unit)}{interval} {mean.unit} "
+        "(95 % t-interval)"
+    )
+
+
 def _sentence(result: "EvalResult") -> str:
     """One line: the numbers, then how they were obtained."""
     scored, how, text = result.score, result.measurement, result.text
@@ -133,9 +156,11 @@ def _sentence(result: "EvalResult") -> str:
     if how.clamp_len is not None:
         settings.append(f"clamp_len {how.clamp_len}")
     settings.append("exact" if how.exact else f"{scored.cold_starts} cold starts")
+    unknown = f", {text.unknown / len(text.ids):.1%} of the text <unk>" if text.unknown else ""
     return (
-        f"{numbers} ({scored.loss:.6f} nats) on {scored.tokens:,} tokens, {scored.dropped} "
-        f"dropped: {', '.join(settings)}, batch {how.batch_size}"
+        f"{numbers} ({scored.loss:.6f} nats) on {scored.tokens:,} tokens of {text.split}, "
+        f"{scored.dropped} dropped{unknown}: {', '.join(settings)}, batch {how.batch_size}, "
+        f"{scored.dtype}"
     )
 
 

@@ -1,5 +1,6 @@
 """`eval`: any model on any text, measured as the result table measures its row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from txlbench.errors import UserError
 from txlbench.evaluation.scoring import Score, score
 from txlbench.files import write_atomically
 from txlbench.machine import own_device
+from txlbench.reporting.rows import Estimate, estimate
 
 WRONG_VOCABULARY = 0.5
 """An imported model whose perplexity is above this share of its vocabulary knows nothing of the
@@ -76,6 +78,35 @@ class EvalResult:
     score: Score
     text: ScoredText
     suspicion: str | None = None
+
+
+@dataclass(frozen=True)
+class SeedMean:
+    """The mean over the seeds of a row, with its 95 % t-interval.
+
+    Attributes:
+        unit: bpc or ppl, in which the mean is taken as the result table takes it.
+    """
+
+    measurement: Measurement
+    unit: str
+    estimate: Estimate
+
+
+def seed_means(results: Sequence[EvalResult]) -> list[SeedMean]:
+    """A mean for each measurement and unit; none for a single run."""
+    if len({result.model for result in results}) < 2:
+        return []
+    groups: dict[str, list[EvalResult]] = {}
+    for result in results:
+        groups.setdefault(result.measurement.key, []).append(result)
+    found = []
+    for group in groups.values():
+        for unit in group[0].text.units:
+            mean = estimate([displayed(each.score.loss, unit) for each in group])
+            assert mean is not None
+            found.append(SeedMean(group[0].measurement, unit, mean))
+    return found
 
 
 def evaluate(request: EvalRequest) -> list[EvalResult]:
