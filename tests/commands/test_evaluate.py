@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from tests.models.convert.scored import GOLDEN, golden
-from tests.runs.trial import finished, write_spec
-from txlbench.commands.evaluate import EvalRequest, evaluate
+from tests.runs.trial import execute_all, finished, lines, plan_of, write_spec
+from txlbench.commands.evaluate import EvalRequest, evaluate, seed_means
 from txlbench.commands.load_model import export_model, import_model
 from txlbench.commands.model_ref import resolve
 from txlbench.config.measurements import segments_of
@@ -252,3 +253,129 @@ def test_import_writes_over_nothing(tmp_path):
     with pytest.raises(UserError, match="not a source of weights"):
         import_model(str(GOLDEN / "plain"), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+# Another text, other symbols
+
+
+CREAM = "crème à côté café\n"
+
+
+def cream_run():
+    """A character model of accents; `!` in valid and test only, so that `<unk>` exists."""
+    Path("cream.txt").write_text(CREAM * 270)
+    Path("odd.txt").write_text(CREAM * 14 + "!!\n")
+    corpus = {"name": "cream", "path": "cream.txt", "level": "char"}
+    return run_of(
+        {"train.max_step": 60, "train.recurrence": True},
+        corpus={**corpus, "valid": "odd.txt", "test": "odd.txt"},
+    )
+
+
+def test_a_text_is_read_at_the_models_level_with_its_symbols_as_a_whole():
+    run = cream_run()
+    Path("mine.txt").write_text("crème à côté café\n" * 50)
+    result = asked(run, corpus="mine.txt")
+    assert (result.score.tokens, result.text.split, result.text.level) == (899, "all", "char")
+    assert result.text.units == ("bpc",)
+    assert result.text.unknown == 0
+    train = asked(run, corpus="mine.txt", split="train")
+    assert train.score.tokens == 809  # as characters; as bytes it would be 1,034
+    own = asked(run, split="train", whole=True).score.loss
+    assert result.score.loss == pytest.approx(own, abs=0.2)
+    for level in ("byte", "word"):
+        with pytest.raises(UserError, match=f"reads chars, mine.txt is to be read as {level}s"):
+            asked(run, corpus="mine.txt", level=level)
+
+
+def test_unknown_tokens_are_counted_where_the_loss_is_told():
+    known = [f"w{number}" for number in range(12)]
+    train = " ".join(known) + " <unk>\n"
+    Path("train.txt").write_text(train * 200)
+    Path("held.txt").write_text(train * 20)
+    corpus = {"name": "words", "path": "train.txt", "level": "word"}
+    run = run_of(corpus={**corpus, "valid": "held.txt", "test": "held.txt"})
+    Path("other.txt").write_text("o1 o2 o3 o4 o5 o6 w1\n" * 100)
+    result = asked(run, corpus="other.txt")
+    assert (result.text.unknown, len(result.text.ids)) == (600, 800)
+    assert "600 of 800 tokens (75.0%) of other are <unk>" in result.text.warning
+    own = asked(run, whole=True)
+    assert (own.text.unknown, len(own.text.ids)) == (20, 280)
+
+
+def test_the_text_that_a_run_was_trained_on_must_still_be_the_same():
+    run = run_of()
+    asked(run)
+    text = Path("mine.txt").read_text()
+    Path("mine.txt").write_text("0" * len(text))
+    with pytest.raises(UserError, match=r"mine\.txt: is another text than .* was trained on") as e:
+        asked(run)
+    assert "give the new text with --corpus" in str(e.value)
+    assert asked(run, corpus="mine.txt").score.tokens == len(text) - 1
+    Path("mine.txt").write_text(text)
+    asked(run)
+
+
+def test_last_means_the_averaged_weights_that_were_validated():
+    run = run_of({"train.average_from": 0.3, "train.eval_interval": 12})
+    validated = [line["valid_loss"] for line in lines(run) if "valid_loss" in line]
+    settings = {"split": "valid", "whole": True, "checkpoint": "last"}
+    best, last = (
+        resolve(str(run.path), name).load(CPU).model.state_dict() for name in ("best", "last")
+    )
+    assert all(torch.equal(best[name], last[name]) for name in best)
+    plain = torch.load(run.checkpoints / "last.pt", weights_only=True)["model"]
+    assert not all(torch.equal(best[name], plain[name]) for name in best)
+    assert len(validated) == 1
+    assert (
+        asked(run, **settings).score.loss
+        == asked(run, **settings | {"checkpoint": "best"}).score.loss
+    )
+
+
+def test_attention_lengths_beyond_the_split_are_refused():
+    run = run_of()
+    tokens = len(load_ids(run))
+    asked(run, attention_lengths=(tokens - 1,))
+    with pytest.raises(UserError, match=f"attention length {tokens:,}: split test has"):
+        asked(run, attention_lengths=(tokens,))
+
+
+def test_a_row_of_several_seeds_gives_each_and_their_mean():
+    write_spec(seeds=[1, 2, 3])
+    runs = plan_of()
+    execute_all(runs)
+    directory = runs[0].directory.path.parents[1]
+    (directory / "spec.yaml").write_text(Path("spec.yaml").read_text())
+    results = evaluate(EvalRequest("trial/trial", device="cpu"))
+    expected = [run.directory.read_summary()["results"][0]["init"]["loss"] for run in runs]
+    assert [each.score.loss for each in results] == pytest.approx(expected, abs=1e-6)
+    assert [each.model for each in results] == [f"trial/{run.id}" for run in runs]
+    (mean,) = seed_means(results)
+    bits = np.array(expected) / np.log(2)
+    assert mean.estimate.n == 3
+    assert mean.estimate.mean == pytest.approx(bits.mean())
+    assert mean.estimate.half_width == pytest.approx(4.302653 * bits.std(ddof=1) / 3**0.5, rel=1e-5)
+    assert seed_means(results[:1]) == []
+    with pytest.raises(UserError, match="3 passes were asked for"):
+        evaluate(EvalRequest("trial/trial", device="cpu", losses=Path("x.npz")))
+
+
+def test_runs_beside_experiments_are_found_by_their_place_under_results():
+    import_model(f"hf:{GOLDEN / 'plain'}", Path("results/imported/again"))
+    assert resolve("imported/again").reference == "imported/again"
+
+
+def test_an_imported_run_of_an_earlier_version_is_read():
+    run, _ = import_model(f"hf:{GOLDEN / 'shared'}", Path("results/imported/one"))
+    path = run.path / "config.yaml"
+    content = yaml.safe_load(path.read_text())
+    for key in ("clamp_len", "same_length"):
+        content["evaluate"][key] = content["model"].pop(key)
+    for key in set(content["evaluate"]) - {"tgt_len", "mem_len", "clamp_len", "same_length"}:
+        del content["evaluate"][key]
+    content["evaluate"]["tgt_len"] = 64
+    path.write_text(yaml.safe_dump(content))
+    config = run.read_imported()
+    assert (config.model.clamp_len, config.model.same_length) == (30, True)
+    assert (config.tgt_len, config.memory) == (64, 40)
