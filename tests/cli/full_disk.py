@@ -24,7 +24,7 @@ def refuse(kind, run):
     if kind == "tmpfs":
         fill(ROOM)
     else:
-        worker = run.read_status()["pid"]
+        worker = run.read_status().pid
         resource.prlimit(worker, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
 

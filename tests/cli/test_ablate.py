@@ -115,7 +115,7 @@ class Story:
         process = start(*arguments, env=env)
         try:
             wait_until(lambda: logged([self.run], 5), process)
-            pid = self.run.read_status()["pid"]
+            pid = self.run.read_status().pid
             process.send_signal(signal.SIGINT)
             self.interrupted = process.communicate(timeout=SECONDS)
             self.status = process.returncode
@@ -161,17 +161,17 @@ def test_the_next_call_completes_it(story):
     assert "1 runs, 1 at a time" in output
     assert "trial (seed 1): finished" in output
     assert "MLflow" in output
-    assert story.run.read_status()["attempts"] == 2
+    assert story.run.read_status().attempts == 2
     assert story.run.metrics_file.read_bytes().startswith(story.partial)
 
 
 def test_the_numbers_are_those_of_a_run_that_was_never_interrupted(story):
     (planned,) = plan_of(out=Path("straight"))
     run, straight = story.run, planned.directory
-    with threads(run.read_facts()["threads"]):
+    with threads(run.read_facts().threads):
         execute(prepared_job(planned), lambda: False)
     assert straight.metrics_file.read_bytes() == run.metrics_file.read_bytes()
-    sweeps = [each.read_summary()["results"][0]["sweep"] for each in (run, straight)]
+    sweeps = [each.read_summary().results[0].sweep for each in (run, straight)]
     assert sweeps[0] == sweeps[1]
 
 
@@ -216,7 +216,7 @@ def test_workers_stop_by_themselves_when_their_parent_is_killed(tmp_path, monkey
     process = start(*arguments, env=offline(tmp_path))
     try:
         wait_until(lambda: logged(runs, 5), process)
-        pids = [run.read_status()["pid"] for run in runs]
+        pids = [run.read_status().pid for run in runs]
         process.send_signal(number)
         process.wait(30)
         deadline = time.monotonic() + 60
@@ -244,13 +244,13 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_not(tmp_path, monkeyp
             wait_until(
                 lambda lines=lines: run.state is RunState.RUNNING and logged([run], lines), process
             )
-            for pid in (process.pid, run.read_status()["pid"]):
+            for pid in (process.pid, run.read_status().pid):
                 os.kill(pid, signal.SIGKILL)
         finally:
             process.kill()
             process.communicate()
     assert call(*arguments, env=offline(tmp_path))[0] == 0
     (straight,) = plan_of(out=Path("straight"))
-    with threads(run.read_facts()["threads"]):
+    with threads(run.read_facts().threads):
         execute(prepared_job(straight), lambda: False)
     assert run.metrics_file.read_bytes() == straight.directory.metrics_file.read_bytes()

@@ -6,11 +6,12 @@ import math
 import pytest
 from rich.console import Console
 
+from tests.records.as_record import append_line
 from tests.runs.trial import plan_of, prepared_job, write_spec, write_text
 from txlbench.cli import progress
 from txlbench.cli.progress import ProgressDisplay, window_progress
 from txlbench.data.prepare import prepare
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Failure, RunState
 
 
 @pytest.fixture
@@ -48,8 +49,8 @@ TWO_BITS = 2 * math.log(2)
 def at_step(run, step, loss=TWO_BITS, speed=320.0):
     """The run logged a step."""
     run.directory.start()
-    run.directory.append_metrics({"step": step, "train_loss": loss})
-    run.directory.append_timings({"step": step, "tokens_per_second": speed})
+    append_line(run.directory.metrics_file, step=step, train_loss=loss)
+    append_line(run.directory.timings_file, step=step, tokens_per_second=speed)
 
 
 def look(screen):
@@ -126,7 +127,7 @@ def test_the_end_of_a_run_is_a_line_with_its_error(run, terminal):
     screen.display.start([run], 0, 1)
     at_step(run, 4)
     look(screen)
-    error = {"type": "Diverged", "message": "the loss is nan [at] step 5", "where": "x"}
+    error = Failure(type="Diverged", message="the loss is nan [at] step 5", where="x")
     run.directory.set_state(RunState.DIVERGED, error)
     screen.display.ended(run, RunState.DIVERGED)
     screen.display.stop()

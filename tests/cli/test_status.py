@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.records.as_record import append_line
 from tests.runs.trial import execute_all, prepared_job, write_spec, write_text
 from txlbench.cli.results import prune, status
 from txlbench.config.grid import load_experiment
@@ -14,7 +15,7 @@ from txlbench.errors import UserError
 from txlbench.files import write_json
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import claimed
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Failure, RunState
 from txlbench.runs.plan import Request, open_experiment
 
 
@@ -32,10 +33,10 @@ def runs(tmp_path, monkeypatch):
     execute_all([done])
     prepared_job(failed)
     failed.directory.set_state(
-        RunState.FAILED, {"type": "ValueError", "message": "too bad", "where": "x:1"}
+        RunState.FAILED, Failure(type="ValueError", message="too bad", where="x:1")
     )
     prepared_job(interrupted)
-    interrupted.directory.append_metrics({"step": 7, "train_loss": 1.0})
+    append_line(interrupted.directory.metrics_file, step=7, train_loss=1.0)
     interrupted.directory.set_state(RunState.INTERRUPTED)
     write_json(
         interrupted.directory.path / "status.json",
@@ -88,7 +89,7 @@ def test_a_run_whose_process_is_gone_is_interrupted(runs):
 def test_a_running_one_tells_the_time_left(runs):
     with claimed(runs[2]):
         runs[2].start()
-        runs[2].append_timings({"step": 7, "tokens_per_second": 1.6})
+        append_line(runs[2].timings_file, step=7, tokens_per_second=1.6)
         assert any("step 7/12, train 1.443 bpc, 1:40 left" in line for line in shown())
 
 

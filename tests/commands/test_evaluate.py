@@ -31,7 +31,7 @@ def asked(run, **settings):
 
 def test_a_run_scores_what_its_own_evaluation_scored():
     run = run_of({"evaluate.tokens": None})
-    summary = run.read_summary()["results"][0]
+    summary = run.read_summary().content["results"][0]
     assert asked(run, batch_size=4).score.loss == pytest.approx(summary["init"]["loss"], abs=1e-6)
     lengths = evaluate(
         EvalRequest(str(run.path), device="cpu", batch_size=4, attention_lengths=(4, 8))
@@ -52,7 +52,7 @@ def test_without_recurrence_lengths_are_sliding_windows():
         EvalRequest(str(run.path), device="cpu", batch_size=4, attention_lengths=(8,))
     )
     assert answer.measurement.regime == "windows"
-    sweep = run.read_summary()["results"][0]["sweep"]
+    sweep = run.read_summary().content["results"][0]["sweep"]
     point = next(e for e in sweep if (e["split"], e["attention_length"]) == ("test", 8))
     assert answer.score.loss == pytest.approx(point["loss"], abs=1e-6)
 
@@ -348,7 +348,7 @@ def test_a_row_of_several_seeds_gives_each_and_their_mean():
     directory = runs[0].directory.path.parents[1]
     (directory / "spec.yaml").write_text(Path("spec.yaml").read_text())
     results = evaluate(EvalRequest("trial/trial", device="cpu"))
-    expected = [run.directory.read_summary()["results"][0]["init"]["loss"] for run in runs]
+    expected = [run.directory.read_summary().content["results"][0]["init"]["loss"] for run in runs]
     assert [each.score.loss for each in results] == pytest.approx(expected, abs=1e-6)
     assert [each.model for each in results] == [f"trial/{run.id}" for run in runs]
     (mean,) = seed_means(results)

@@ -92,7 +92,7 @@ def asked(run, **options):
 
 
 def test_eval_without_options_is_the_tables_init(run):
-    init = run.read_summary()["results"][0]["init"]
+    init = run.read_summary().content["results"][0]["init"]
     (found,) = asked(run)
     assert found.score.loss == pytest.approx(init["loss"], abs=1e-6)
     assert found.measurement.model_dump(mode="json") == init["measurement"]
@@ -101,7 +101,7 @@ def test_eval_without_options_is_the_tables_init(run):
 def test_eval_at_attention_lengths_is_the_sweep(run):
     config = run.read_config()
     lengths = attention_lengths(config)
-    sweep = run.read_summary()["results"][0]["sweep"]
+    sweep = run.read_summary().content["results"][0]["sweep"]
     expected = {e["attention_length"]: e["loss"] for e in sweep if e["split"] == "valid"}
     assert set(expected) == set(lengths)
     if not lengths:
@@ -113,7 +113,7 @@ def test_eval_at_attention_lengths_is_the_sweep(run):
 
 def test_the_last_checkpoint_is_what_was_validated_last(run):
     last, best = (resolve(str(run.path), name).load("cpu").model for name in ("last", "best"))
-    training = run.read_summary()["training"]
+    training = run.read_summary().content["training"]
     if training["best_step"] == training["steps"]:
         for one, other in zip(last.parameters(), best.parameters(), strict=True):
             assert one.equal(other)

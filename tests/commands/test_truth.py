@@ -45,9 +45,7 @@ def test_the_best_seed_of_each_finished_row(place):
     text = hold_against_truth(place, ASKED).written.text
     record = json.loads((PLACE / "truth.json").read_text())
     (row,) = record["rows"]
-    valid = {
-        run.path.name: run.read_summary()["training"]["best_valid_loss"] for run in place.runs()
-    }
+    valid = {run.path.name: run.read_summary().training.best_valid_loss for run in place.runs()}
     assert row["run"] == min((name for name in valid if valid[name]), key=valid.__getitem__)
     assert (row["label"], row["mem_len"], row["tokens"]) == ("memory 0", 0, 1000)
     assert [line["true"] for line in row["recl"]] == [32, 32, 32]

@@ -82,14 +82,14 @@ def test_the_byte_vocabulary_is_all_256_values_whatever_the_text_has(config):
 def test_facts_count_and_identify_everything(config):
     corpus = prepare(config("a b b\n", "b c\n", "a\n", level="word"))
     facts = corpus.facts()
-    assert facts["tokens"] == {"train": 4, "valid": 3, "test": 2}
-    assert facts["vocabulary_size"] == 4  # <eos> b a <unk>
-    assert facts["unknown"] == {"valid": 1, "test": 0}
+    assert facts.tokens == {"train": 4, "valid": 3, "test": 2}
+    assert facts.vocabulary_size == 4  # <eos> b a <unk>
+    assert facts.unknown == {"valid": 1, "test": 0}
     # train + 1: b 3, <eos> 2, a 2, <unk> 1 of 8
-    assert facts["unk"] == {"train": 0, "valid": 1, "test": 0}
-    assert facts["unigram_loss"]["test"] == pytest.approx(-np.log(2 / 8))
-    assert facts["vocabulary"] == corpus.vocabulary.fingerprint
-    assert len(facts["checksum"]) == 64
+    assert facts.unk == {"train": 0, "valid": 1, "test": 0}
+    assert facts.unigram_loss["test"] == pytest.approx(-np.log(2 / 8))
+    assert facts.vocabulary == corpus.vocabulary.fingerprint
+    assert len(facts.checksum) == 64
 
 
 def test_symbols_that_train_lacks_become_unk_and_are_warned_about(config):

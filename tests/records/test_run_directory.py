@@ -3,6 +3,7 @@
 One process a run: claimed while it lives, free when it is gone.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.records.as_record import append_line, as_record
 from txlbench.config.measurements import training_regime
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
@@ -22,7 +24,7 @@ from txlbench.records.run_directory import (
     heartbeat,
     is_claimed,
 )
-from txlbench.records.schema import RunState
+from txlbench.records.schema import EvaluationRecord, Facts, Failure, RunState, Status, Summary
 
 CONFIGS = [
     {"corpus": "enwiki-sample"},
@@ -64,18 +66,19 @@ def test_an_edited_configuration_is_refused_with_its_line(run: RunDirectory):
 
 
 def test_states_and_attempts(run: RunDirectory):
-    assert (run.state, run.read_status()) == (RunState.QUEUED, {})
+    assert (run.state, run.read_status()) == (RunState.QUEUED, Status())
     run.error_file.write_text("of an earlier attempt")
     run.start()
     assert not run.error_file.exists()
-    assert (run.state, run.read_status()["attempts"]) == (RunState.RUNNING, 1)
-    run.set_state(RunState.FAILED, {"type": "ValueError", "message": "m", "place": "a.py:1"})
-    assert (run.state, run.read_status()["error"]["type"]) == (RunState.FAILED, "ValueError")
+    assert (run.state, run.read_status().attempts) == (RunState.RUNNING, 1)
+    run.set_state(RunState.FAILED, Failure(type="ValueError", message="m", where="a.py:1"))
+    assert (run.state, run.read_status().error.type) == (RunState.FAILED, "ValueError")
     run.start()
-    run.set_state(RunState.FAILED, {"type": "ValueError"})
+    run.set_state(RunState.FAILED, Failure(type="ValueError"))
     run.set_state(RunState.FINISHED)
     status = run.read_status()
-    assert (run.state, status["attempts"], "error" in status) == (RunState.FINISHED, 2, False)
+    assert (run.state, status.attempts, status.error) == (RunState.FINISHED, 2, None)
+    assert "error" not in status.content
 
 
 @pytest.mark.parametrize(
@@ -87,8 +90,8 @@ def test_states_and_attempts(run: RunDirectory):
     ],
 )
 def test_without_a_record_the_results_tell_the_state(run: RunDirectory, summary, state):
-    run.write_summary(summary)
-    assert not run.read_status()
+    run.write_summary(as_record(Summary, summary))
+    assert run.read_status() == Status()
     assert run.state is state
 
 
@@ -152,7 +155,7 @@ DAMAGE = {
 @pytest.mark.parametrize(("name", "content"), [(n, c) for n, many in DAMAGE.items() for c in many])
 def test_damage_is_named_in_one_line(run: RunDirectory, name: str, content: str):
     run.write_config(RunConfig.model_validate(CONFIGS[0]), {}, "A")
-    run.append_metrics({"step": 1, "train_loss": 2.5})
+    append_line(run.metrics_file, step=1, train_loss=2.5)
     run.set_state(RunState.FINISHED)
     assert run.damage() == ""
     path = run.path / name
@@ -164,7 +167,7 @@ def test_damage_is_named_in_one_line(run: RunDirectory, name: str, content: str)
 
 
 def test_a_torn_last_line_is_no_damage(run: RunDirectory):
-    run.append_metrics({"step": 1, "train_loss": 2.5})
+    append_line(run.metrics_file, step=1, train_loss=2.5)
     with run.metrics_file.open("a") as file:
         file.write('{"step": 2, "tra')
     assert run.damage() == ""
@@ -193,37 +196,45 @@ def test_a_damaged_status_is_named(run: RunDirectory, content: str, message: str
 
 def test_metrics_come_back_in_order(run: RunDirectory):
     assert list(run.read_metrics()) == []
-    run.append_metrics({"step": 1, "train_loss": 2.5})
-    run.append_metrics({"step": 2, "train_loss": 2.25})
-    assert [line["step"] for line in run.read_metrics()] == [1, 2]
+    append_line(run.metrics_file, step=1, train_loss=2.5)
+    append_line(run.metrics_file, step=2, train_loss=2.25)
+    assert [line.step for line in run.read_metrics()] == [1, 2]
 
 
 def test_notes_are_of_one_attempt_and_said_once(run: RunDirectory):
     run.start()
-    assert run.notes == []
+    assert run.read_status().notes == ()
     for message in ("full", "slow", "full"):
         run.note(message)
     run.set_state(RunState.INTERRUPTED)
-    assert run.notes == ["full", "slow"]
+    assert run.read_status().notes == ("full", "slow")
     run.start()
-    assert run.notes == []
+    assert run.read_status().notes == ()
 
 
 def test_evaluations_are_kept_with_how_they_were_made(run: RunDirectory):
     config = RunConfig.model_validate(CONFIGS[0])
     on_valid, on_test = training_regime(config, "valid"), training_regime(config, "test")
     assert run.read_evaluation(on_valid) is None
-    run.write_evaluation(on_valid, {"loss": 1.5})
-    record = run.read_evaluation(on_valid)
-    assert record == {"measurement": on_valid.model_dump(mode="json"), "loss": 1.5}
+    record = EvaluationRecord(measurement=on_valid, loss=1.5, tokens=9)
+    run.write_evaluation(record)
+    assert run.read_evaluation(on_valid) == record
+    content = json.loads((run.evaluations / f"{on_valid.key}.json").read_text())
+    assert content == {
+        "measurement": on_valid.model_dump(mode="json"),
+        "loss": 1.5,
+        "tokens": 9,
+    }
     assert run.read_evaluation(on_test) is None
 
 
 def test_facts_and_summary(run: RunDirectory):
-    assert (run.read_facts(), run.read_summary()) == ({}, {})
-    run.write_facts({"device": "cpu"})
-    run.write_summary({"loss": 1.0})
-    assert (run.read_facts(), run.read_summary()) == ({"device": "cpu"}, {"loss": 1.0})
+    assert (run.read_facts(), run.read_summary()) == (Facts(), Summary())
+    facts, summary = Facts(device="cpu"), as_record(Summary, {"training": {}, "added": [1.0]})
+    run.write_facts(facts)
+    run.write_summary(summary)
+    assert (run.read_facts(), run.read_summary()) == (facts, summary)
+    assert json.loads((run.path / "summary.json").read_text()) == {"training": {}, "added": [1.0]}
 
 
 def test_a_claimed_run_is_refused_until_it_is_free(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from tests.records.as_record import append_line, as_record
 from txlbench.config.grid import Line
 from txlbench.config.measurements import (
     Measurement,
@@ -20,7 +21,7 @@ from txlbench.config.measurements import (
 from txlbench.config.run_config import RunConfig
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Facts, Failure, RunState, Summary
 
 UNIGRAM_LOSS = 3.5
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -87,23 +88,22 @@ class Laboratory:
         run.path.mkdir(parents=True, exist_ok=True)
         run.write_config(config, line.paper, line.label)
         run.start()
-        run.write_facts(
-            {
-                "commit": COMMIT,
-                "txlbench": "0.1.0",
-                "device": "cpu",
-                "device_name": "Abacus",
-                "precision": "fp32",
-                "threads": 1,
-                "corpus": {
-                    "checksum": "abc123",
-                    "vocabulary_size": 256,
-                    "tokens": {"train": 1000, "valid": 100, "test": 100},
-                    "unigram_loss": {"valid": UNIGRAM_LOSS, "test": UNIGRAM_LOSS},
-                },
-                "parameters": 123_456,
-            }
-        )
+        facts = {
+            "commit": COMMIT,
+            "txlbench": "0.1.0",
+            "device": "cpu",
+            "device_name": "Abacus",
+            "precision": "fp32",
+            "threads": 1,
+            "corpus": {
+                "checksum": "abc123",
+                "vocabulary_size": 256,
+                "tokens": {"train": 1000, "valid": 100, "test": 100},
+                "unigram_loss": {"valid": UNIGRAM_LOSS, "test": UNIGRAM_LOSS},
+            },
+            "parameters": 123_456,
+        }
+        run.write_facts(as_record(Facts, facts))
 
     def train(self, run: RunDirectory, config: RunConfig, steps: int, first: int = 1) -> None:
         """Metric lines of steps `first` to `steps`, in the manner of a real learning curve."""
@@ -113,12 +113,10 @@ class Laboratory:
             expected = final + 2.5 * math.exp(-step / 15) + 0.6 / (1 + step / 10)
             if step % 2 == 0:
                 loss = expected + noise.gauss(0, 0.08)
-                run.append_metrics(
-                    {"step": step, "tokens": step * 64, "train_loss": loss, "lr": 1e-3}
-                )
-                run.append_timings({"step": step, "time": time.time(), "tokens_per_second": 5e3})
+                append_line(run.metrics_file, step=step, tokens=step * 64, train_loss=loss, lr=1e-3)
+                append_line(run.timings_file, step=step, time=time.time(), tokens_per_second=5e3)
             if step % 10 == 0:
-                run.append_metrics({"step": step, "tokens": step * 64, "valid_loss": expected})
+                append_line(run.metrics_file, step=step, tokens=step * 64, valid_loss=expected)
 
     def finish(
         self,
@@ -136,7 +134,8 @@ class Laboratory:
         """
         self.start(run, config, line)
         self.train(run, config, config.train.max_step)
-        run.write_summary(summary(config, loss(config) + 0.01 * config.seed, record))
+        numbers = summary(config, loss(config) + 0.01 * config.seed, record)
+        run.write_summary(as_record(Summary, numbers))
         run.set_state(RunState.FINISHED)
 
     def fail(
@@ -145,7 +144,7 @@ class Laboratory:
         """A run that ended early in `state`."""
         self.start(run, config, line)
         self.train(run, config, 40)
-        run.set_state(state, {"type": "RuntimeError", "message": message, "where": "loop.py:12"})
+        run.set_state(state, Failure(type="RuntimeError", message=message, where="loop.py:12"))
 
 
 def evaluation(measurement: Measurement, loss: float, record: Mapping[str, Any]) -> dict[str, Any]:

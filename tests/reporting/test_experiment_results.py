@@ -3,6 +3,7 @@
 import pytest
 
 from tests.reporting.laboratory import Laboratory
+from txlbench.files import write_json
 from txlbench.records.run_directory import claimed
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.report import report
@@ -20,13 +21,12 @@ def test_an_experiment_that_never_ran(laboratory: Laboratory) -> None:
 def test_a_mangled_summary_is_named(laboratory: Laboratory, missing: str) -> None:
     directory = laboratory.finished(seeds=[1])
     run = laboratory.runs(directory)[0][2]
-    summary = run.read_summary()
+    summary = run.read_summary().content
     del summary["results"][0][missing]
-    run.write_summary(summary)
+    write_json(run.path / "summary.json", summary)
     bad, *others = read_results(directory).runs
     assert (bad.state, bad.outcome) == ("damaged", None)
-    assert "summary.json: not a run's summary" in bad.error
-    assert missing in bad.error
+    assert f"summary.json: results.0.{missing}: missing" in bad.error
     assert {other.state for other in others} == {"finished"}
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.records.as_record import as_record
 from tests.reporting.laboratory import COMMIT, SPEC, UNIGRAM_LOSS, Laboratory, quality
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Facts, RunState, Summary
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import TableChoice, build_table, compact, table_frame
@@ -154,7 +155,7 @@ def test_seeds_that_did_not_train_are_named_and_left_out_of_means(laboratory: La
         laboratory.finish(run, config, line, loss=lambda c, v=stuck: 4.2 if v else quality(c))
     table = table_of(directory)
     only = next(run for _, config, run in laboratory.runs(directory) if config.seed == 2)
-    best = only.read_summary()["results"][-1]["best"]["loss"]
+    best = only.read_summary().results[-1].best.loss
     assert cells(table, "bpc best")["xl"] == f"{best / math.log(2):.3f}"
     assert cells(table, "n")["xl"] == "1"
     assert cells(table, "state")["xl"] == "2 did not train, 1 finished"
@@ -181,7 +182,8 @@ def test_how_models_were_trained_is_said_and_what_differs_is_marked(laboratory: 
     assert "Trained in fp32 on Abacus, 1 thread." in table_of(directory).footer
     for line, config, run in laboratory.runs(directory):
         if (line.label, config.seed) in (("xl", 1), ("absolute", 2), ("absolute", 3)):
-            run.write_facts({**run.read_facts(), "precision": "bf16", "threads": 2})
+            facts = run.read_facts()
+            run.write_facts(facts.model_copy(update={"precision": "bf16", "threads": 2}))
     table = table_of(directory)
     found = cells(table, "notes")
     assert found["xl"] == "seeds 2 and 3 trained in fp32 on Abacus, 1 thread"
@@ -358,9 +360,9 @@ def test_every_setting_that_varies_has_a_column_in_the_csv(laboratory: Laborator
 def test_attention_lengths_of_seeds_are_a_set(laboratory: Laboratory) -> None:
     directory = laboratory.finished(rows=SPEC["rows"][:1])
     for (_, _, run), length in zip(laboratory.runs(directory), (16, 64, 16), strict=True):
-        summary = run.read_summary()
+        summary = run.read_summary().content
         summary["results"][0]["attention_length"] = length
-        run.write_summary(summary)
+        run.write_summary(as_record(Summary, summary))
     assert cells(table_of(directory), "attention length")["xl"] == "16, 64"
     assert frame_of(directory).loc["xl", "attention_lengths"] == "16 64 16"
 
@@ -370,9 +372,9 @@ def test_the_share_of_unknown_words_is_said(laboratory: Laboratory) -> None:
     directory = laboratory.finished(corpus=corpus, seeds=[1])
     assert not any("<unk>" in line for line in table_of(directory).footer)
     for _, _, run in laboratory.runs(directory):
-        facts = run.read_facts()
+        facts = run.read_facts().content
         facts["corpus"] |= {"unk": {"test": 102}, "tokens": {"test": 1000}}
-        run.write_facts(facts)
+        run.write_facts(as_record(Facts, facts))
     said = "10.2% of the tokens of mine are <unk>; other vocabularies do not compare."
     assert said in table_of(directory).footer
     assert frame_of(directory).loc["xl", "unk_share"] == "0.102"

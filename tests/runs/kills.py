@@ -100,7 +100,7 @@ def _note(run, resumed, how, chance):
     checkpoints = CheckpointSet(run.checkpoints)
     whole = (content for _, content in checkpoints.newest_first() if content is not None)
     resumed.append(next((content["progress"]["step"] for content in whole), 0))
-    if how == "cut" and checkpoints.last.exists() and "training" not in run.read_summary():
+    if how == "cut" and checkpoints.last.exists() and run.read_summary().training is None:
         content = checkpoints.last.read_bytes()
         checkpoints.last.write_bytes(content[: chance.randrange(len(content) or 1)])
 
@@ -113,7 +113,7 @@ def _compare(run, straight):
         for content in (one, two):
             content.pop("timings_bytes", None)
         assert equal(one, two), name
-    results = [each.read_summary()["results"][0]["sweep"] for each in (run, straight)]
+    results = [each.read_summary().results[0].sweep for each in (run, straight)]
     assert results[0] == results[1]
     assert not list(run.checkpoints.glob(".*"))
 

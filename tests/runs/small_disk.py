@@ -72,7 +72,7 @@ def for_a_while(disk, job):
     """Refused from step 4 to step 9: a checkpoint and two log lines are late."""
     found = {"notes": []}
     execute(job, at_steps({4: disk.refuse, 9: disk.allow}))
-    found["notes"] = RunDirectory(job.directory).notes
+    found["notes"] = RunDirectory(job.directory).read_status().notes
     return found
 
 
@@ -105,7 +105,7 @@ def main(kind, way, scenario):
     for name in ("last.pt", "best.pt"):
         one, two = (load(each.checkpoints / name) for each in (run, straight))
         told[f"same {name}"] = equal(one["model"], two["model"])
-    told["timings"] = [timing["step"] for timing in run.read_timings()]
+    told["timings"] = [timing.step for timing in run.read_timings()]
     Path("told.json").write_text(json.dumps(told))
 
 

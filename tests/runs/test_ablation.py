@@ -169,7 +169,7 @@ def test_a_partial_run_is_continued():
     outcome, watched = run_suite()
     assert outcome.status is ExitStatus.DONE
     assert watched.outcomes == [("trial", "finished")]
-    assert run.directory.read_status()["attempts"] == 2
+    assert run.directory.read_status().attempts == 2
 
 
 @pytest.mark.parametrize("name", ["status.json", "metrics.jsonl", "summary.json", "facts.json"])

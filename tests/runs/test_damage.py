@@ -10,7 +10,6 @@ from tests.runs.test_resuming import check_same, interrupt
 from tests.runs.trial import finished, prepared, stopping_after, write_spec
 from txlbench.commands.model_ref import resolve
 from txlbench.errors import ExitStatus, UserError
-from txlbench.files import write_json
 from txlbench.records.schema import RunState
 from txlbench.runs.failure import record_failure
 from txlbench.runs.train_run import execute
@@ -55,11 +54,11 @@ def test_training_ends_as_if_nothing_had_happened(how, names, goes_on):
     spoil(run, names, how, chance)
     assert execute(job, lambda: False) is RunState.FINISHED
     check_same(run, straight)
-    assert [timing["step"] for timing in run.read_timings()] == [3, 6, 9, 12]
+    assert [timing.step for timing in run.read_timings()] == [3, 6, 9, 12]
     if goes_on is None:
-        assert run.notes == []
+        assert run.read_status().notes == ()
         return
-    (note,) = run.notes
+    (note,) = run.read_status().notes
     assert " and ".join(names) in note
     assert goes_on in note
     assert "\n" not in note
@@ -87,7 +86,7 @@ def test_a_checkpoint_whose_metric_lines_are_lost_is_not_used():
     run.metrics_file.write_bytes(content[:-1])
     assert execute(job, lambda: False) is RunState.FINISHED
     check_same(run, straight)
-    assert "goes on from step 5" in run.notes[0]
+    assert "goes on from step 5" in run.read_status().notes[0]
 
 
 def trained(out, **settings):
@@ -95,7 +94,7 @@ def trained(out, **settings):
     write_spec(settings)
     run, job = prepared(out)
     assert execute(job, stopping_after(13)) is RunState.INTERRUPTED
-    assert "training" in run.read_summary()
+    assert run.read_summary().training is not None
     return run, job
 
 
@@ -103,13 +102,13 @@ def trained(out, **settings):
 def test_a_damaged_best_is_made_again_from_a_checkpoint_of_its_step(average):
     run, job = trained("spoilt/trial", **{"train.average_from": average})
     best = run.checkpoints / "best.pt"
-    assert run.read_summary()["training"]["best_step"] in (10, 12)
+    assert run.read_summary().training.best_step in (10, 12)
     before = load(best)
     cut(best, random.Random(SEED))
     assert execute(job, lambda: False) is RunState.FINISHED
     check_same(run, finished("straight/trial"))
     assert load(best)["progress"] == before["progress"]
-    assert "made again" in run.notes[0]
+    assert "made again" in run.read_status().notes[0]
 
 
 def ruined():
@@ -118,7 +117,7 @@ def ruined():
         "spoilt/trial",
         **{"train.lr": 3.0, "train.warmup_step": 12, "train.eval_interval": 2},
     )
-    assert run.read_summary()["training"]["best_step"] < 10
+    assert run.read_summary().training.best_step < 10
     cut(run.checkpoints / "best.pt", random.Random(SEED))
     return run, job
 
@@ -127,7 +126,7 @@ def test_a_best_that_is_lost_for_good_fails_the_run_and_trains_again_when_asked(
     run, job = ruined()
     with pytest.raises(UserError, match=r"best\.pt: not a whole .*--retry. trains the run again"):
         execute(job, lambda: False)
-    assert "training" not in run.read_summary()
+    assert run.read_summary().training is None
     assert (run.path / "checkpoints.damaged-1" / "last.pt").exists()
     assert execute(job, lambda: False) is RunState.FINISHED
     check_same(run, finished("straight/trial"))
@@ -138,19 +137,17 @@ def test_the_failure_is_one_line():
     with pytest.raises(UserError) as caught:
         execute(job, lambda: False)
     assert record_failure(run, caught.value) is RunState.FAILED
-    assert "\n" not in run.read_status()["error"]["message"]
+    assert "\n" not in run.read_status().error.message
 
 
 def test_a_summary_without_training_is_not_trained():
     """As it is left where the best checkpoint was lost."""
     write_spec()
     run = finished()
-    summary = run.read_summary()
-    summary.pop("training")
-    write_json(run.path / "summary.json", summary)
+    run.write_summary(run.read_summary().without("training"))
     _, job = prepared()
     assert execute(job, lambda: False) is RunState.FINISHED
-    assert run.read_summary().keys() == {"schema", "training", "results"}
+    assert run.read_summary().content.keys() == {"schema", "training", "results"}
 
 
 def test_the_model_of_a_damaged_checkpoint_is_refused_in_one_line():

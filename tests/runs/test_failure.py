@@ -115,7 +115,7 @@ def test_a_run_that_does_not_fit_into_memory_fails_and_says_what_to_do():
         worker.kill()
         worker.communicate()
     assert run.directory.state is RunState.FAILED
-    message = run.directory.read_status()["error"]["message"]
+    message = run.directory.read_status().error.message
     assert message.startswith("out of memory: 1.3")
     assert "GiB were asked for" in message
     assert "train.batch_size (64)" in message

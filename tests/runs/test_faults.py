@@ -9,7 +9,7 @@ import pytest
 from tests.runs.in_process import run_suite
 from tests.runs.trial import Watched, plan_of, prepared_job, write_spec
 from txlbench.errors import ExitStatus
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Failure, RunState
 from txlbench.runs import ablation
 
 pytestmark = pytest.mark.usefixtures("one_process", "endless_disk")
@@ -41,9 +41,9 @@ def test_one_row_that_fails_does_not_stop_the_others():
     assert [state for _, state in watched.outcomes] == ["finished", "failed", "finished"]
     assert "failed" in outcome.table
     (bad,) = plan_of(only=("bad",))
-    error = bad.directory.read_status()["error"]
-    assert error["type"] == "RuntimeError"
-    assert "allocate" in error["message"] or "memory" in error["message"]
+    error = bad.directory.read_status().error
+    assert error.type == "RuntimeError"
+    assert "allocate" in error.message or "memory" in error.message
     assert "Traceback" in bad.directory.error_file.read_text()
 
 
@@ -72,16 +72,16 @@ def test_two_failures_after_a_success_stop_nothing():
     assert [state for _, state in watched.outcomes] == ["finished", "failed", "failed", "finished"]
 
 
-ERROR = {"type": "ValueError", "message": "m", "where": "f:1"}
+ERROR = Failure(type="ValueError", message="m", where="f:1")
 
 
 @pytest.mark.parametrize(
     ("second", "goes_on"),
     [
         (ERROR, False),
-        ({**ERROR, "message": "other numbers"}, False),
-        ({**ERROR, "where": "f:2"}, True),
-        ({**ERROR, "type": "KeyError"}, True),
+        (ERROR.model_copy(update={"message": "other numbers"}), False),
+        (ERROR.model_copy(update={"where": "f:2"}), True),
+        (ERROR.model_copy(update={"type": "KeyError"}), True),
     ],
 )
 def test_faults_are_alike_if_kind_and_place_are(second, goes_on):
@@ -116,4 +116,4 @@ def test_failed_runs_are_tried_again_only_when_asked():
     assert watched.warnings == ["bad (seed 1) failed before and is not tried again without --retry"]
     _, watched = run_suite(retry=True)
     assert watched.outcomes == [("bad", "failed")]
-    assert plan_of(only=("bad",))[0].directory.read_status()["attempts"] == 2
+    assert plan_of(only=("bad",))[0].directory.read_status().attempts == 2

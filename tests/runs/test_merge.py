@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.records.as_record import append_line
 from tests.reporting.laboratory import Laboratory
 from tests.runs.trial import snapshot
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import ExperimentDirectory, experiments_at
 from txlbench.records.run_directory import claimed
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Facts, RunState
 from txlbench.runs.merge import merge
 from txlbench.training.checkpoint import SCHEMA
 
@@ -86,8 +87,8 @@ def test_a_run_that_two_have_is_taken_once():
 def test_what_tells_only_of_the_machine_may_differ():
     machine("one", [1])
     (run,) = copy("one", "two").runs()
-    run.write_facts({"commit": "another"})
-    run.append_timings({"step": 100, "time": 5.0})
+    run.write_facts(Facts(commit="another"))
+    append_line(run.timings_file, step=100, time=5.0)
     (run.path / "log.txt").write_text("hello")
     (result,) = merged("one", "two")
     assert len(result.copied) == 1

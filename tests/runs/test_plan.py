@@ -11,7 +11,7 @@ import yaml
 from tests.runs.trial import execute_all, plan_of, prepared_job, snapshot, write_spec
 from txlbench.config.counting import parameters, train_flops
 from txlbench.files import write_json
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Failure, RunState
 from txlbench.runs.plan import SCHEMA, Need, describe_plan
 from txlbench.runs.train_run import execute
 
@@ -75,7 +75,7 @@ def test_the_estimate_of_parameters_is_what_the_run_had():
     write_spec()
     execute_all(plan_of())
     facts = plan_of()[0].directory.read_facts()
-    assert described()["runs"][0]["parameters"] == facts["parameters"]
+    assert described()["runs"][0]["parameters"] == facts.parameters
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_an_unknown_vocabulary_is_null_with_its_reason_until_an_attempt_noted_it
     execute_all(plan_of())
     (run,) = described()["runs"]
     check_schema(described())
-    assert run["parameters"] == plan_of()[0].directory.read_facts()["parameters"]
+    assert run["parameters"] == plan_of()[0].directory.read_facts().parameters
 
 
 def test_trained_runs_give_an_estimate_for_the_others():
@@ -112,7 +112,7 @@ def test_trained_runs_give_an_estimate_for_the_others():
     content = described()
     check_schema(content)
     first, second = content["runs"]
-    seconds = short.directory.read_summary()["training"]["seconds"]
+    seconds = short.directory.read_summary().training.seconds
     assert (first["state"], first["need"]) == ("finished", "nothing")
     assert first["estimated_seconds"] == pytest.approx(seconds)
     assert second["estimated_seconds"] == pytest.approx(2 * seconds)
@@ -153,7 +153,7 @@ def test_what_a_run_needs_follows_from_its_state(state, need):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     run.directory.start()
-    status = {**run.directory.read_status(), "state": state, "pid": gone.pid}
+    status = {**run.directory.read_status().content, "state": state, "pid": gone.pid}
     write_json(run.directory.path / "status.json", status)
     assert run.need() is Need(need)
     (entry,) = described()["runs"]
@@ -244,8 +244,8 @@ def test_a_run_that_was_killed_goes_on_and_one_that_failed_waits():
     write_spec()
     (run,) = plan_of()
     run.directory.path.mkdir(parents=True)
-    killed = {"type": "SIGKILL", "message": "ended by signal 9", "where": "process"}
+    killed = Failure(type="SIGKILL", message="ended by signal 9", where="process")
     run.directory.set_state(RunState.FAILED, killed)
     assert run.need() is Need.TRAINING
-    run.directory.set_state(RunState.FAILED, {**killed, "type": "RuntimeError"})
+    run.directory.set_state(RunState.FAILED, killed.model_copy(update={"type": "RuntimeError"}))
     assert run.need() is Need.RETRY

@@ -66,10 +66,10 @@ class Scenario:
         running = [run for run in self.runs.values() if run.state is RunState.RUNNING]
         self.most = max(self.most, len([run for run in running if run.is_worked_on]))
         for run in running:
-            self._note_environment(run.read_status()["pid"])
+            self._note_environment(run.read_status().pid)
         killed = self.runs["killed"]
         if "good" in self.outcomes and killed in running and killed.metrics_file.exists():
-            os.kill(killed.read_status()["pid"], signal.SIGKILL)
+            os.kill(killed.read_status().pid, signal.SIGKILL)
 
     def _note_environment(self, pid):
         path = Path(f"/proc/{pid}/environ")
@@ -102,26 +102,26 @@ def test_each_run_ends_in_its_own_way(scenario):
 
 def test_status_and_error_file_tell_why(scenario):
     def error(label):
-        return scenario.runs[label].read_status()["error"]
+        return scenario.runs[label].read_status().error
 
-    assert error("killed")["type"] == "SIGKILL"
-    assert "signal 9" in error("killed")["message"]
-    assert "out of memory?" in error("killed")["message"]
-    assert error("diverges")["type"] == "Diverged"
-    assert "at step" in error("diverges")["message"]
-    assert error("out of memory")["type"] == "RuntimeError"
+    assert error("killed").type == "SIGKILL"
+    assert "signal 9" in error("killed").message
+    assert "out of memory?" in error("killed").message
+    assert error("diverges").type == "Diverged"
+    assert "at step" in error("diverges").message
+    assert error("out of memory").type == "RuntimeError"
     for label in ("diverges", "out of memory"):
         run = scenario.runs[label]
-        assert error(label)["message"].split()[0] in run.error_file.read_text()
+        assert error(label).message.split()[0] in run.error_file.read_text()
         assert "Traceback" in run.log_file.read_text()
-    assert "error" not in scenario.runs["good"].read_status()
+    assert scenario.runs["good"].read_status().error is None
 
 
 def test_cores_are_shared_out_before_torch_is_imported(scenario):
     """Also over what is inherited: the variables stand in the environment of the new process."""
     threads = max(1, cores() // 2)
     assert scenario.inherited["OMP_NUM_THREADS"] == "7"
-    assert scenario.runs["good"].read_facts()["threads"] == threads
+    assert scenario.runs["good"].read_facts().threads == threads
     assert scenario.environments or not Path("/proc/self/environ").exists()
     for found in scenario.environments.values():
         assert found["OMP_NUM_THREADS"] == found["MKL_NUM_THREADS"] == str(threads)
@@ -134,7 +134,7 @@ def test_no_more_run_at_once_than_allowed(scenario):
 
 def test_no_process_is_left(scenario):
     for run in scenario.runs.values():
-        assert not alive(run.read_status()["pid"])
+        assert not alive(run.read_status().pid)
 
 
 def test_an_interrupt_before_a_process_is_ready_interrupts_its_run():
@@ -167,7 +167,7 @@ def test_a_process_that_dies_before_it_begins_does_not_leave_the_state_of_anothe
 
     pool.run([prepared_job(run)], lambda job, state: told.append(state) or True, kill)
     assert told == [RunState.FAILED]
-    assert run.directory.read_status()["error"]["type"] == "SIGKILL"
+    assert run.directory.read_status().error.type == "SIGKILL"
 
 
 def test_a_checkpoint_asked_of_the_pool_is_written_by_its_runs():
@@ -190,4 +190,4 @@ def test_a_checkpoint_asked_of_the_pool_is_written_by_its_runs():
         pool.run([prepared_job(run) for run in plan], lambda job, state: True, tick)
     assert signal.getsignal(signal.SIGUSR1) is before
     assert [run.directory.state for run in plan] == [RunState.INTERRUPTED] * 2
-    assert [run.directory.read_status()["attempts"] for run in plan] == [1, 1]
+    assert [run.directory.read_status().attempts for run in plan] == [1, 1]

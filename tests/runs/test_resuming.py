@@ -33,7 +33,7 @@ def check_same(run, other):
         for content in (one, two):
             content.pop("timings_bytes", None)  # times are written with more digits or fewer
         assert equal(one, two), name
-    results = [each.read_summary()["results"][0]["sweep"] for each in (run, other)]
+    results = [each.read_summary().results[0].sweep for each in (run, other)]
     assert results[0] == results[1]
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, stop, precision
         }
     )
     straight = finished("straight/trial")
-    corpus = straight.read_facts()["corpus"]
+    corpus = straight.read_facts().corpus
     assert -(-((corpus["tokens"]["train"] - 1) // 4) // 8) == EPOCH
     for name, stops in STOPS.items():
         run, job = prepared(f"{name}/trial")
@@ -82,7 +82,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, stop, precision
             stop(job, step)
         assert execute(job, lambda: False) is RunState.FINISHED
         check_same(run, straight)
-        assert run.read_status()["attempts"] == len(stops) + 1
+        assert run.read_status().attempts == len(stops) + 1
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again():
@@ -100,12 +100,12 @@ def test_time_goes_on_where_it_was():
     write_spec()
     run, job = prepared()
     interrupt(job, 7)
-    before = list(run.read_timings())[-1]["seconds"]
+    before = list(run.read_timings())[-1].seconds
     execute(job, lambda: False)
-    seconds = [timing["seconds"] for timing in run.read_timings()]
+    seconds = [timing.seconds for timing in run.read_timings()]
     assert seconds == sorted(seconds)
     assert seconds[2] > before
-    assert run.read_summary()["training"]["seconds"] == seconds[-1]
+    assert run.read_summary().training.seconds == seconds[-1]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,6 @@ def test_what_changes_no_weights_may_differ_and_another_machine_is_noted():
         assert execute(job, lambda: False) is RunState.FINISHED
     finally:
         torch.set_num_threads(1)
-    assert run.notes == [
-        "goes on where threads was 1 and is 2: last digits may differ from an uninterrupted run"
-    ]
+    assert run.read_status().notes == (
+        "goes on where threads was 1 and is 2: last digits may differ from an uninterrupted run",
+    )

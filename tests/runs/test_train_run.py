@@ -42,12 +42,12 @@ def test_a_run_leaves_what_the_documentation_lists():
         "best.pt",
     }
     status = run.read_status()
-    assert (status["state"], status["attempts"]) == ("finished", 1)
+    assert (status.state, status.attempts) == ("finished", 1)
     facts = run.read_facts()
-    assert facts["device"] == "cpu"
-    assert facts["threads"] == 1
-    assert facts["corpus"]["tokens"].keys() == {"train", "valid", "test"}
-    assert facts["parameters"] > 0
+    assert facts.device == "cpu"
+    assert facts.threads == 1
+    assert facts.corpus.tokens.keys() == {"train", "valid", "test"}
+    assert facts.parameters > 0
 
 
 def test_metrics_hold_reproducible_values_in_order():
@@ -65,13 +65,13 @@ def test_metrics_hold_reproducible_values_in_order():
     assert [line["step"] for line in lines(run)] == sorted(line["step"] for line in lines(run))
     assert [line["tokens"] for line in train] == [32 * step for step in (3, 6, 9, 12)]
     timings = list(run.read_timings())
-    assert [timing["step"] for timing in timings] == [3, 6, 9, 12]
+    assert [timing.step for timing in timings] == [3, 6, 9, 12]
 
 
 def test_the_summary_says_what_the_evaluations_say():
     write_spec()
     run = finished()
-    summary = run.read_summary()
+    summary = run.read_summary().content
     records = [json.loads(path.read_text()) for path in run.evaluations.iterdir()]
     (result,) = summary["results"]
     by_length = {
@@ -108,7 +108,7 @@ def test_lengths_are_chosen_on_valid_and_reported_on_the_split():
             record["loss"] = losses[measured["split"]][measured["attention_length"]]
             path.write_text(json.dumps(record))
     assert execute(job, lambda: False) is RunState.FINISHED
-    (result,) = run.read_summary()["results"]
+    (result,) = run.read_summary().content["results"]
     assert result["best_length"] == 8
     assert result["best"]["loss"] == 5.0
     assert result["attention_length"] == 4  # within 5e-4 nats of the best
@@ -117,7 +117,7 @@ def test_lengths_are_chosen_on_valid_and_reported_on_the_split():
 def test_the_summary_of_the_training_is_what_the_metrics_say():
     write_spec()
     run = finished()
-    training = run.read_summary()["training"]
+    training = run.read_summary().content["training"]
     valid = {line["step"]: line["valid_loss"] for line in lines(run) if "valid_loss" in line}
     assert training["steps"] == 12
     assert training["targets_trained"] == 12 * 4 * 8
@@ -130,10 +130,10 @@ def test_the_best_checkpoint_is_what_is_measured():
     """A learning rate that ruins the model after the first validation: best is not last."""
     write_spec({"train.lr": 3.0, "train.warmup_step": 12, "train.eval_interval": 2})
     run = finished()
-    training = run.read_summary()["training"]
+    training = run.read_summary().content["training"]
     assert training["best_step"] < 12
     assert load(run.checkpoints / "best.pt")["progress"]["step"] == training["best_step"]
-    (result,) = run.read_summary()["results"]
+    (result,) = run.read_summary().content["results"]
     assert result["init"]["step"] == training["best_step"]
     assert result["init"]["checkpoint"] == "best"
 
@@ -142,7 +142,7 @@ def test_the_validation_loss_is_the_evaluators():
     """Same split, same targets, same regime: the number of the last step is found again."""
     write_spec({"train.max_step": 5, "evaluate.split": "valid", "evaluate.batch_size": 10})
     run = finished()
-    (result,) = run.read_summary()["results"]
+    (result,) = run.read_summary().content["results"]
     assert lines(run)[-1]["valid_loss"] == pytest.approx(result["init"]["loss"], abs=1e-9)
 
 
@@ -178,7 +178,7 @@ def test_measuring_stops_between_two_measurements_and_goes_on_from_there():
     assert execute(job, stopping_after(12 + 2)) is RunState.INTERRUPTED  # steps, then measurements
     done = snapshot(run.evaluations)
     assert len(done) == 1
-    assert "results" not in run.read_summary()
+    assert run.read_summary().results is None
     metrics = snapshot(run.path)["metrics.jsonl"]
     assert execute(job, lambda: False) is RunState.FINISHED
     assert snapshot(run.path)["metrics.jsonl"] == metrics
@@ -199,7 +199,7 @@ def test_more_attention_lengths_are_measured_without_training():
     assert len(new) == 2  # on valid and on test
     changed = {name for name in before if after[name] != before[name]}
     assert changed == {"config.yaml", "status.json", "summary.json"}
-    (result,) = run.read_summary()["results"]
+    (result,) = run.read_summary().content["results"]
     assert {entry["attention_length"] for entry in result["sweep"]} == {4, 8, 12}
 
 
@@ -212,7 +212,7 @@ def test_labels_that_measure_differently_get_a_result_each():
     )
     (run,) = plan_of()
     execute_all([run])
-    results = run.directory.read_summary()["results"]
+    results = run.directory.read_summary().content["results"]
     assert [result["evaluate"]["attention_lengths"] for result in results] == [[4], [4, 6]]
 
 
@@ -220,9 +220,9 @@ def test_labels_that_measure_differently_get_a_result_each():
 def test_windows_and_half_loss_run_through(encoding):
     write_spec({"model.encoding": encoding, "train.mem_len": 0, "train.loss": "half"})
     run = finished()
-    (result,) = run.read_summary()["results"]
+    (result,) = run.read_summary().content["results"]
     assert result["init"]["measurement"]["regime"] == "windows"
-    assert run.read_summary()["training"]["targets_trained"] == 4 * (8 + 4 * 11)
+    assert run.read_summary().training.targets_trained == 4 * (8 + 4 * 11)
 
 
 def test_a_run_that_diverges_raises_with_its_step():

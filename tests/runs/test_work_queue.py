@@ -15,7 +15,7 @@ from tests.runs.trial import execute_all, plan_of, prepared_job, write_spec
 from txlbench.errors import ExitStatus
 from txlbench.files import write_json
 from txlbench.records.run_directory import SILENCE_SECONDS, claimed
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Failure, RunState
 from txlbench.runs import work_queue
 from txlbench.runs.job import Job
 from txlbench.runs.train_run import execute
@@ -74,7 +74,7 @@ def test_others_are_waited_for_and_said_so_once(plan):
         def tick():
             if next(ticks) == 5:
                 held.directory.start()
-                held.directory.set_state(RunState.FAILED, {"type": "E", "where": "f:1"})
+                held.directory.set_state(RunState.FAILED, Failure(type="E", where="f:1"))
                 raise TimeoutError
 
         with pytest.raises(TimeoutError):
@@ -99,12 +99,12 @@ def test_a_failed_run_is_tried_again_by_one_call_only(plan):
     bad = plan[0]
     prepared_job(bad)
     bad.directory.start()
-    bad.directory.set_state(RunState.FAILED, {"type": "E", "where": "f:1"})
+    bad.directory.set_state(RunState.FAILED, Failure(type="E", where="f:1"))
     here, elsewhere = Share([bad], print), Share([bad], print)
     assert len(list(elsewhere.jobs())) == 1
     assert bad.directory.state is RunState.INTERRUPTED
     bad.directory.start()
-    bad.directory.set_state(RunState.FAILED, {"type": "E", "where": "f:1"})
+    bad.directory.set_state(RunState.FAILED, Failure(type="E", where="f:1"))
     assert paths(here.jobs()) == []
     assert here.wait(lambda: None) is False
 

@@ -34,10 +34,10 @@ def test_a_failure_is_recorded_with_its_traceback(folder, error, state):
     run = RunDirectory(folder)
     record_failure(run, caught(error))
     status = run.read_status()
-    assert status["state"] == state
-    assert status["error"]["type"] == type(error).__name__
-    assert status["error"]["message"].startswith(str(error) or "out of memory: ")
-    assert status["error"]["where"].startswith(f"{__file__}:")
+    assert status.state == state
+    assert status.error.type == type(error).__name__
+    assert status.error.message.startswith(str(error) or "out of memory: ")
+    assert status.error.where.startswith(f"{__file__}:")
     assert "Traceback" in run.error_file.read_text()
 
 
@@ -45,19 +45,19 @@ def test_a_full_disk_is_no_fault_of_the_run(folder):
     run, error = RunDirectory(folder), OSError(errno.ENOSPC, "No space left on device", "last.pt")
     assert record_failure(run, caught(error)) is RunState.INTERRUPTED
     status = run.read_status()
-    assert status["state"] == "interrupted"
-    assert "No space left on device: 'last.pt'" in status["error"]["message"]
+    assert status.state == "interrupted"
+    assert "No space left on device: 'last.pt'" in status.error.message
 
 
 def test_messages_are_one_line_of_bounded_length():
-    assert describe(caught(ValueError("a\n  b" + "c" * 10_000)))["message"][:5] == "a bcc"
-    assert len(describe(caught(ValueError("c" * 10_000)))["message"]) == 500
+    assert describe(caught(ValueError("a\n  b" + "c" * 10_000))).message[:5] == "a bcc"
+    assert len(describe(caught(ValueError("c" * 10_000))).message) == 500
 
 
 def test_failures_alike_have_equal_places():
     one, two = (describe(caught(UserError("x"))) for _ in range(2))
-    assert one["where"] == two["where"]
-    assert describe(UserError("never raised"))["where"] == "?"
+    assert one.where == two.where
+    assert describe(UserError("never raised")).where == "?"
 
 
 ENDLESS = {"train.max_step": 10**6, "train.log_interval": 1, "train.eval_interval": 10**6}
@@ -111,7 +111,7 @@ def started():
 def test_a_run_saves_when_asked_and_stops_with_a_checkpoint_when_its_parent_is_gone(started):
     """SIGUSR1, twice; then the end of the pipe, all that it learns of a parent that was killed."""
     started.wait_until(lambda: started.logged(0))
-    assert started.run.read_status()["pid"] == started.process.pid
+    assert started.run.read_status().pid == started.process.pid
     assert started.saved_step == 0
     for _ in range(2):
         before = started.saved_step

@@ -120,7 +120,7 @@ def test_what_a_run_leaves_in_mlflow(stocked: Laboratory) -> None:
 
 def _lines_of(directory: ExperimentDirectory, run: Run, key: str) -> list[dict[str, Any]]:
     lines = directory.run(run.data.tags["txlbench.run_id"]).read_metrics()
-    return [line for line in lines if key in line]
+    return [line.content for line in lines if key in line.content]
 
 
 def test_experiment_and_parent_show_results_at_first_sight(stocked: Laboratory) -> None:

@@ -72,8 +72,8 @@ class ProgressDisplay:
             total = run.config.train.max_step
             self._bars.update(self._tasks[run.id], completed=total, detail=str(state))
             self._bars.stop_task(self._tasks[run.id])
-        error = {} if state is RunState.DAMAGED else run.directory.read_status().get("error", {})
-        why = f": {error.get('type')}: {error.get('message')}" if error else ""
+        error = None if state is RunState.DAMAGED else run.directory.read_status().error
+        why = f": {error}" if error else ""
         self.say(f"{run.title}: {state}{why}")
 
     def stop(self) -> None:

@@ -208,7 +208,7 @@ SOURCES: dict[str, OpenSource] = dict.fromkeys(("hf", "torch", "tf"), open_forei
 
 
 def _vocabulary_size(run: RunDirectory) -> int:
-    size = run.read_facts().get("corpus", {}).get("vocabulary_size")
+    size = run.read_facts().corpus.vocabulary_size
     if size is None:
         raise UserError(f"{run.path / 'facts.json'}: no vocabulary_size", "restore the file")
     return int(size)

@@ -119,7 +119,7 @@ def _own_corpus(ref: ModelRef, split: Part, instead: str) -> ScoredText:
     if ref.trained is None or ref.run is None:
         raise UserError(f"{ref.reference}: was not trained here", f"give --corpus{instead}")
     corpus = prepare(ref.trained.corpus)
-    seen = ref.run.read_facts().get("corpus", {}).get("checksum", corpus.checksum)
+    seen = ref.run.read_facts().corpus.checksum or corpus.checksum
     if seen != corpus.checksum:
         place = ref.trained.corpus.path or corpus.name
         raise UserError(

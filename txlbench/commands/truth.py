@@ -4,6 +4,7 @@ Of the seeds of a row the one with the lowest validation loss is shown: which se
 is luck of its training, and no question to RECL.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -91,8 +92,9 @@ def _finished(directory: ExperimentDirectory, line: Line) -> Iterator[Judged]:
             )
         run = directory.run(identity)
         summary = run.read_summary()
-        if "results" in summary:
-            yield Judged(line.label, run, config, summary["training"]["best_valid_loss"])
+        if summary.results is not None and summary.training is not None:
+            loss = summary.training.best_valid_loss
+            yield Judged(line.label, run, config, math.inf if loss is None else loss)
 
 
 def _row(row: Judged, subject: Subject, terms: ReclTerms) -> TruthRow:
@@ -152,4 +154,4 @@ def _streaming(row: Judged) -> Streaming:
     if found is None:
         raise UserError(f"{row.run.path}: {measurement.key} was not measured", "run ablate again")
     optimum = streaming_optimum(PROCESS, ids, measurement, row.config.model.n_layer)
-    return Streaming(loss=found["loss"], optimum=optimum, tokens=found["tokens"])
+    return Streaming(loss=found.loss, optimum=optimum, tokens=found.tokens)

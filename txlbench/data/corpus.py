@@ -16,6 +16,7 @@ from txlbench.data.download import remembered
 from txlbench.data.vocabulary import Vocabulary, load_vocabulary
 from txlbench.errors import UserError
 from txlbench.files import read_json
+from txlbench.records.schema import TrainedCorpus
 
 SCHEMA = "txlbench.corpus/2"
 """Part of the prepared directory's name: raising it rebuilds every corpus."""
@@ -84,21 +85,21 @@ class Corpus:
         """The share of `<unk>` among the tokens of each split."""
         return {split: count / self.tokens[split] for split, count in self.unk.items()}
 
-    def facts(self) -> dict[str, Any]:
-        """Returns what identifies and describes the corpus, as plain data without paths."""
-        return {
-            "name": self.name,
-            "checksum": self.checksum,
-            "level": self.level,
-            "split_rule": self.split_rule,
-            "vocabulary_size": len(self.vocabulary),
-            "vocabulary": self.vocabulary.fingerprint,
-            "tokens": dict(self.tokens),
-            "unigram_loss": dict(self.unigram),
-            "unknown": dict(self.unknown),
-            "unk": dict(self.unk),
-            "warnings": list(self.warnings),
-        }
+    def facts(self) -> TrainedCorpus:
+        """Returns what identifies and describes the corpus, without paths."""
+        return TrainedCorpus(
+            name=self.name,
+            checksum=self.checksum,
+            level=self.level,
+            split_rule=self.split_rule,
+            vocabulary_size=len(self.vocabulary),
+            vocabulary=self.vocabulary.fingerprint,
+            tokens=dict(self.tokens),
+            unigram_loss=dict(self.unigram),
+            unknown=dict(self.unknown),
+            unk=dict(self.unk),
+            warnings=tuple(self.warnings),
+        )
 
 
 def open_corpus(directory: Path, name: str) -> Corpus:

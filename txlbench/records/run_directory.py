@@ -25,9 +25,18 @@ from txlbench.config.loading import Document, dump_yaml, read_yaml, validate
 from txlbench.config.measurements import Measurement
 from txlbench.config.run_config import ImportedConfig, RunConfig
 from txlbench.errors import UserError
-from txlbench.files import append_json_line, read_json, read_json_lines, write_json, write_text
-from txlbench.records import schema
-from txlbench.records.schema import RunState
+from txlbench.files import read_json, read_json_lines, write_json, write_text
+from txlbench.records.schema import (
+    EvaluationRecord,
+    Facts,
+    Failure,
+    LogLine,
+    R,
+    RunState,
+    Status,
+    Summary,
+    read_record,
+)
 
 
 def set_aside(path: Path) -> Path:
@@ -200,35 +209,30 @@ class RunDirectory:
             raise UserError(f"{path}: not a list of tokens", "restore it from a copy")
         return tuple(tokens)
 
-    def write_facts(self, facts: Mapping[str, Any]) -> None:
-        write_json(self.path / "facts.json", dict(facts))
+    def write_facts(self, facts: Facts) -> None:
+        write_json(self.path / "facts.json", facts.content)
 
-    def read_facts(self) -> dict[str, Any]:
-        return self._read_object("facts.json", schema.Facts)
+    def read_facts(self) -> Facts:
+        """Code, machine, corpus and size; without any before the run has begun."""
+        return self._read("facts.json", Facts)
 
     # State
 
-    def read_status(self) -> dict[str, Any]:
-        """`status.json` as a mapping: state, attempts, times, error; empty if never started."""
-        return self._read_object("status.json", schema.Status)
+    def read_status(self) -> Status:
+        """State, attempts, times and error; without any if the run was never started."""
+        return self._read("status.json", Status)
 
     @property
     def state(self) -> RunState:
         """The recorded state; where no record is left, what the results tell."""
-        name = self.read_status().get("state") or self._state_of_results
-        try:
-            return RunState(name)
-        except ValueError as error:
-            raise UserError(
-                f"{self.path / 'status.json'}: state: {name!r} found", f"one of {list(RunState)}"
-            ) from error
+        return self.read_status().state or self._state_of_results
 
     @property
     def _state_of_results(self) -> RunState:
         summary = self.read_summary()
-        if "results" in summary:
+        if summary.results is not None:
             return RunState.FINISHED
-        return RunState.TRAINED if "training" in summary else RunState.QUEUED
+        return RunState.QUEUED if summary.training is None else RunState.TRAINED
 
     @property
     def current_state(self) -> RunState:
@@ -247,7 +251,7 @@ class RunDirectory:
         that gave a sign of life lately."""
         if is_claimed(self.path):
             return True
-        if self.read_status().get("host", socket.gethostname()) == socket.gethostname():
+        if self.read_status().host in (None, socket.gethostname()):
             return False
         return _clock(self.path) - self._last_sign() < SILENCE_SECONDS
 
@@ -270,70 +274,62 @@ class RunDirectory:
     @property
     def attempts(self) -> int:
         """How often the run was started."""
-        return int(self.read_status().get("attempts", 0))
+        return self.read_status().attempts
 
     def start(self) -> None:
         """Marks the run as running in this process and counts the attempt."""
-        attempts = self.attempts
-        self.error_file.unlink(missing_ok=True)
-        status = {"state": RunState.RUNNING, "attempts": attempts + 1, "started": time.time()}
-        write_json(
-            self.path / "status.json", {**status, "pid": os.getpid(), "host": socket.gethostname()}
+        status = Status(
+            state=RunState.RUNNING,
+            attempts=self.attempts + 1,
+            started=time.time(),
+            pid=os.getpid(),
+            host=socket.gethostname(),
         )
+        self.error_file.unlink(missing_ok=True)
+        self._write_status(status)
 
-    def set_state(self, state: RunState, error: Mapping[str, Any] | None = None) -> None:
-        """Records the state, with the error that led to it: type, message and place."""
-        status = {**self.read_status(), "state": state, "updated": time.time()}
-        status.pop("error", None)
-        if error is not None:
-            status["error"] = dict(error)
-        write_json(self.path / "status.json", status)
+    def set_state(self, state: RunState, error: Failure | None = None) -> None:
+        """Records the state, with the error that led to it."""
+        changes = {"state": state, "updated": time.time()} | ({"error": error} if error else {})
+        self._write_status(self.read_status().without("error").model_copy(update=changes))
+
+    def _write_status(self, status: Status) -> None:
+        write_json(self.path / "status.json", status.content)
 
     def note(self, message: str) -> None:
         """Adds to what people should know of this attempt; said once however often it happens."""
         status = self.read_status()
-        notes = status.get("notes", [])
-        if message not in notes:
-            write_json(self.path / "status.json", {**status, "notes": [*notes, message]})
-
-    @property
-    def notes(self) -> list[str]:
-        """What `note` was told in the latest attempt."""
-        return list(self.read_status().get("notes", []))
+        if message not in status.notes:
+            notes = (*status.notes, message)
+            self._write_status(status.model_copy(update={"notes": notes}))
 
     # Progress
 
-    def append_metrics(self, values: Mapping[str, Any]) -> None:
-        append_json_line(self.metrics_file, dict(values))
-
-    def append_timings(self, values: Mapping[str, Any]) -> None:
-        append_json_line(self.timings_file, dict(values))
-
-    def read_metrics(self) -> Iterator[dict[str, Any]]:
+    def read_metrics(self) -> Iterator[LogLine]:
         """The lines of `metrics.jsonl`, training and validation in order of step."""
-        return self._lines(self.metrics_file)
+        return _lines(self.metrics_file)
 
-    def read_timings(self) -> Iterator[dict[str, Any]]:
-        return self._lines(self.timings_file)
+    def read_timings(self) -> Iterator[LogLine]:
+        """The lines of `timings.jsonl` in order of step."""
+        return _lines(self.timings_file)
 
     # Results
 
-    def write_evaluation(self, measurement: Measurement, record: Mapping[str, Any]) -> None:
-        """Stores what `measurement` gave, with the measurement itself, under its key."""
-        content = {"measurement": measurement.model_dump(mode="json"), **record}
-        write_json(self.evaluations / f"{measurement.key}.json", content)
+    def write_evaluation(self, record: EvaluationRecord) -> None:
+        """Stores what a measurement gave, under the measurement's key."""
+        write_json(self.evaluations / f"{record.measurement.key}.json", record.content)
 
-    def read_evaluation(self, measurement: Measurement) -> dict[str, Any] | None:
+    def read_evaluation(self, measurement: Measurement) -> EvaluationRecord | None:
         """The stored record of `measurement`, None if it has not been made."""
         path = self.evaluations / f"{measurement.key}.json"
-        return _read_object(path, schema.EvaluationRecord) if path.exists() else None
+        return read_record(path, EvaluationRecord) if path.exists() else None
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
-        write_json(self.path / "summary.json", dict(summary))
+    def write_summary(self, summary: Summary) -> None:
+        write_json(self.path / "summary.json", summary.content)
 
-    def read_summary(self) -> dict[str, Any]:
-        """Final numbers, each with how it was obtained; empty until the run is trained."""
-        return self._read_object("summary.json", schema.Summary)
+    def read_summary(self) -> Summary:
+        """Final numbers, each with how it was obtained; without any until the run is trained."""
+        return self._read("summary.json", Summary)
 
     # Whole or damaged
 
@@ -346,33 +342,23 @@ class RunDirectory:
             for lines in (self.read_metrics(), self.read_timings()):
                 deque(lines, maxlen=0)
             for path in sorted(self.evaluations.glob("*.json")):
-                _read_object(path, schema.EvaluationRecord)
+                read_record(path, EvaluationRecord)
         except UserError as error:
             return str(error)
         except OSError as error:
             return f"{error.filename or self.path}: {error.strerror}; check its permissions"
         return ""
 
-    def _read_object(self, name: str, shape: type[schema.Record]) -> dict[str, Any]:
+    def _read(self, name: str, model: type[R]) -> R:
         path = self.path / name
-        return _read_object(path, shape) if path.exists() else {}
-
-    def _lines(self, path: Path) -> Iterator[dict[str, Any]]:
-        for value, offset in read_json_lines(path):
-            yield checked_line(path, value, offset)
+        return read_record(path, model) if path.exists() else model()
 
 
-def checked_line(path: Path, value: Any, offset: int) -> dict[str, Any]:
-    """`value` if it is a line of metrics or timings; UserError naming where it ends in `path`."""
-    place = Document(f"{path}: line that ends at byte {offset}", value)
-    validate(schema.Line, value, place)
-    line: dict[str, Any] = value
-    return line
+def _lines(path: Path) -> Iterator[LogLine]:
+    for value, offset in read_json_lines(path):
+        yield parse_line(path, value, offset)
 
 
-def _read_object(path: Path, shape: type[schema.Record]) -> dict[str, Any]:
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: not a JSON object", "delete it or restore it from a copy")
-    validate(shape, value, Document(str(path), value))
-    return value
+def parse_line(path: Path, value: Any, offset: int) -> LogLine:
+    """The line of metrics or timings that ends at `offset` in `path`; UserError if it is none."""
+    return validate(LogLine, value, Document(f"{path}: line that ends at byte {offset}", value))

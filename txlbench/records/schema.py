@@ -1,48 +1,31 @@
-"""Reading a JSON file of a schema that this version writes.
+"""What the JSON files of a run hold: status, facts, evaluations, summary and lines of metrics.
 
-The states a run can be in.
-
-What the JSON files of a run must hold, as far as their readers rely on it.
-
-Files come from other machines and from strangers, so each is held against its shape when it is
-read; a key may be missing, and what is not listed here is taken as it is.
-
-What the evaluation of one run came to, read from its summary.
+One frozen model a file, which the run builds and writes, and which tables, figures and MLflow read.
+Files come from other machines, earlier versions and strangers: a key may be missing where a default
+stands, keys that are not listed are kept, and whatever else does not fit is refused with path and
+key. Losses are in nats, times in seconds.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    JsonValue,
+    PlainSerializer,
+    ValidationError,
+)
 
 from txlbench.config.base import Split
 from txlbench.config.loading import Document, refusal
 from txlbench.config.measurements import Measurement
 from txlbench.config.run_config import EvaluateConfig
 from txlbench.errors import UserError
-
-
-class RunState(StrEnum):
-    """What became of a run so far; `status.json` holds it."""
-
-    QUEUED = "queued"  # no status file yet
-    RUNNING = "running"
-    INTERRUPTED = "interrupted"  # continues at the next call
-    TRAINED = "trained"  # evaluations are missing
-    FINISHED = "finished"
-    FAILED = "failed"
-    DIVERGED = "diverged"
-    IMPORTED = "imported"
-    DAMAGED = "damaged"  # never written: a file of the run cannot be read
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether the run ended without the numbers that were asked for."""
-        return self in (RunState.FAILED, RunState.DIVERGED, RunState.DAMAGED)
-
 
 R = TypeVar("R", bound="Record")
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -59,84 +42,10 @@ class Record(BaseModel):
         """The object as plain data, in the order of the file; what was not given is left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
-
-class Fault(Record):
-    """What ended a run."""
-
-    type: str = ""
-    message: str = ""
-    where: str = ""
-
-
-class Status(Record):
-    """`status.json`."""
-
-    state: str = ""
-    attempts: Count = 0
-    started: Seconds = 0.0
-    updated: Seconds = 0.0
-    pid: int = 0
-    host: str = ""
-    error: Fault = Fault()
-    notes: list[str] = []
-
-
-class CorpusFacts(Record):
-    """The corpus that a run was trained on."""
-
-    checksum: str = ""
-    vocabulary_size: Annotated[int, Field(ge=1, lt=2**31)] = 1
-    unigram_loss: dict[Split, FiniteFloat] = {}
-
-
-class Facts(Record):
-    """`facts.json`."""
-
-    commit: str | None = None
-    parameters: Count = 0
-    corpus: CorpusFacts = CorpusFacts()
-
-
-class Training(Record):
-    """How the training went, in the summary."""
-
-    steps: Count = 0
-    targets_trained: Count = 0
-    seconds: Seconds = 0.0
-    tokens_per_second: FiniteFloat = 0.0
-
-
-class EvaluationResult(Record):
-    """Final numbers under one evaluation section; reports read them more closely."""
-
-    evaluate: dict[str, Any]
-
-
-class Summary(Record):
-    """`summary.json`."""
-
-    training: Training = Training()
-    results: list[EvaluationResult] = []
-
-
-class EvaluationRecord(Record):
-    """A file of `evaluations/`."""
-
-    measurement: dict[str, Any]
-    loss: FiniteFloat
-
-
-class Line(Record):
-    """A line of `metrics.jsonl` or `timings.jsonl`."""
-
-    __pydantic_extra__: dict[str, FiniteFloat | str | None]
-    step: Count
-    tokens: Count = 0
-    train_loss: FiniteFloat = 0.0
-    valid_loss: FiniteFloat = 0.0
-    time: Seconds = 0.0
-    seconds: Seconds = 0.0
-    tokens_per_second: FiniteFloat = 0.0
+    def without(self, name: str) -> Self:
+        """The same object without one of its keys."""
+        kept = {key: value for key, value in self.content.items() if key != name}
+        return self.model_validate_json(json.dumps(kept))
 
 
 def read_record(path: Path, model: type[R]) -> R:
@@ -158,47 +67,139 @@ def read_record(path: Path, model: type[R]) -> R:
         raise refusal(model, errors, Document(str(path), None)) from None
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """One number and how it was obtained.
+class RunState(StrEnum):
+    """What became of a run so far; `status.json` holds it."""
+
+    QUEUED = "queued"  # no status file yet
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"  # continues at the next call
+    TRAINED = "trained"  # evaluations are missing
+    FINISHED = "finished"
+    FAILED = "failed"
+    DIVERGED = "diverged"
+    IMPORTED = "imported"
+    DAMAGED = "damaged"  # never written: a file of the run cannot be read
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the run ended without the numbers that were asked for."""
+        return self in (RunState.FAILED, RunState.DIVERGED, RunState.DAMAGED)
+
+
+class Failure(Record):
+    """What ended a run: the error's type and message, and the place in the code."""
+
+    type: str = "error"
+    message: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
+
+
+class Status(Record):
+    """`status.json`.
 
     Attributes:
-        loss: mean over the scored tokens, nats.
-        tokens, dropped: targets of the split that were scored, and that were left out.
-        by_position: mean loss at each position of the segment, nats; None where unscored.
+        attempts: how often the run was started.
+        notes: what people should know of the latest attempt.
     """
 
-    measurement: Measurement
-    loss: float
-    tokens: int
-    dropped: int
-    dtype: str
-    by_position: tuple[float | None, ...]
-
-    @classmethod
-    def parse(cls, record: Mapping[str, Any]) -> "Evaluation":
-        return cls(
-            measurement=Measurement.model_validate(record["measurement"]),
-            loss=float(record["loss"]),
-            tokens=int(record["tokens"]),
-            dropped=int(record.get("dropped", 0)),
-            dtype=str(record.get("dtype", "unknown")),
-            by_position=tuple(record.get("by_position") or ()),
-        )
+    state: RunState | None = None
+    attempts: Count = 0
+    started: Seconds | None = None
+    pid: int | None = None
+    host: str | None = None
+    updated: Seconds | None = None
+    error: Failure | None = None
+    notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SweepPoint:
-    """The loss (nats) on `split` where every query sees `attention_length` keys."""
+class TrainedCorpus(Record):
+    """The corpus that a run was trained on; counts and losses by split."""
 
-    attention_length: int
-    split: str
-    loss: float
+    name: str = ""
+    checksum: str | None = None
+    level: str = ""
+    split_rule: str = ""
+    vocabulary_size: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    vocabulary: str = ""
+    tokens: dict[Split, Count] = {}
+    unigram_loss: dict[Split, FiniteFloat] = {}
+    unknown: dict[Split, Count] = {}
+    unk: dict[Split, Count] = {}
+    warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The results of one run under one evaluation section.
+class Facts(Record):
+    """`facts.json`: code, machine, corpus and size.
+
+    Attributes:
+        precision: of the training's matrix products.
+        train_dropped: predictions of the train split that are in no stream.
+    """
+
+    commit: str | None = None
+    txlbench: str | None = None
+    versions: dict[str, str | None] = {}
+    device: str | None = None
+    device_name: str | None = None
+    threads: Count | None = None
+    precision: str | None = None
+    corpus: TrainedCorpus = TrainedCorpus()
+    train_dropped: Count | None = None
+    parameters: Count | None = None
+
+
+class TrainingSummary(Record):
+    """How the training went; losses are of the validation split."""
+
+    steps: Count = 0
+    tokens: Count = 0
+    targets_trained: Count | None = None
+    best_step: Count | None = None
+    best_valid_loss: FiniteFloat | None = None
+    final_valid_loss: FiniteFloat | None = None
+    seconds: Seconds | None = None
+    tokens_per_second: FiniteFloat | None = None
+
+
+class EvaluationRecord(Record):
+    """A file of `evaluations/`: one number and how it was obtained.
+
+    Attributes:
+        loss: mean over the scored tokens.
+        tokens, dropped: targets of the split that were scored, and that were left out.
+        cold_starts: streams that began without the memory that a longer text would give.
+        by_position: mean loss at each position of the segment; None where unscored.
+        checkpoint, step: which weights were measured.
+        dtype: number format of the matrix products.
+    """
+
+    measurement: Annotated[Measurement, PlainSerializer(lambda each: each.model_dump(mode="json"))]
+    loss: FiniteFloat
+    tokens: Count
+    dropped: Count = 0
+    cold_starts: Count = 0
+    by_position: tuple[FiniteFloat | None, ...] = ()
+    checkpoint: str = "best"
+    step: Count | None = None
+    dtype: str = "unknown"
+    device: str | None = None
+    seconds: Seconds | None = None
+
+
+class SweepPoint(Record):
+    """The loss on `split` where every query sees `attention_length` keys."""
+
+    attention_length: Count
+    split: Split
+    loss: FiniteFloat
+    tokens: Count = 0
+
+
+class Outcome(Record):
+    """The results of one run under one `evaluate` section.
 
     Attributes:
         init: the training regime ("PPL init" in the paper's Table 6).
@@ -208,50 +209,39 @@ class Outcome:
         by_position: segments laid end to end, so that each position is scored.
     """
 
-    init: Evaluation
-    best: Evaluation
-    best_length: int | None
-    attention_length: int | None
+    evaluate: dict[str, JsonValue]
+    init: EvaluationRecord
+    best: EvaluationRecord
+    best_length: Count | None
+    attention_length: Count | None
     sweep: tuple[SweepPoint, ...]
-    by_position: Evaluation
-
-    @classmethod
-    def parse(cls, entry: Mapping[str, Any]) -> "Outcome":
-        return cls(
-            init=Evaluation.parse(entry["init"]),
-            best=Evaluation.parse(entry["best"]),
-            best_length=_length(entry["best_length"]),
-            attention_length=_length(entry["attention_length"]),
-            sweep=tuple(
-                SweepPoint(int(point["attention_length"]), point["split"], float(point["loss"]))
-                for point in entry["sweep"]
-            ),
-            by_position=Evaluation.parse(entry["by_position"]),
-        )
+    by_position: EvaluationRecord
 
 
-def _length(value: Any) -> int | None:
-    return None if value is None else int(value)
+class Summary(Record):
+    """`summary.json`: its presence with `training` means trained, with `results` measured."""
+
+    SCHEMA: ClassVar[str] = "txlbench.summary/1"
+
+    schema_id: str | None = Field(default=None, alias="schema")
+    training: TrainingSummary | None = None
+    results: tuple[Outcome, ...] | None = None
+
+    def outcome(self, evaluate: EvaluateConfig) -> Outcome | None:
+        """The newest results obtained under exactly `evaluate`, None if there are none."""
+        wanted = evaluate.model_dump(mode="json")
+        found = [each for each in self.results or () if each.evaluate == wanted]
+        return found[-1] if found else None
 
 
-def find_outcome(
-    summary: Mapping[str, Any], evaluate: EvaluateConfig, path: Path
-) -> Outcome | None:
-    """The results obtained under exactly `evaluate`, None if there are none.
+class LogLine(Record):
+    """A line of `metrics.jsonl` or `timings.jsonl`."""
 
-    Args:
-        path: the summary's file, for messages.
-
-    Raises:
-        UserError: if the summary is not shaped as one.
-    """
-    wanted = evaluate.model_dump(mode="json")
-    try:
-        entries = [each for each in summary.get("results", ()) if each["evaluate"] == wanted]
-        return Outcome.parse(entries[-1]) if entries else None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"{path}: not a run's summary ({type(error).__name__}: {reason})",
-            "delete it and run the experiment again: the run is evaluated, not retrained",
-        ) from error
+    __pydantic_extra__: dict[str, FiniteFloat | str | None]
+    step: Count
+    tokens: Count | None = None
+    train_loss: FiniteFloat | None = None
+    valid_loss: FiniteFloat | None = None
+    time: Seconds = 0.0
+    seconds: Seconds = 0.0
+    tokens_per_second: FiniteFloat = 0.0

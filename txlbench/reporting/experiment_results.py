@@ -1,17 +1,15 @@
 """An experiment's results: every line of its table with the records of its runs."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from txlbench.config.base import displayed, is_exploded
 from txlbench.config.grid import Experiment, Line
 from txlbench.config.run_config import RunConfig
-from txlbench.errors import UserError
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.schema import Outcome, RunState, find_outcome
+from txlbench.records.schema import Facts, Outcome, RunState, TrainingSummary
 
 NOT_RUN = "not run"
 NOT_EVALUATED = "not evaluated"
@@ -37,8 +35,8 @@ class RunResult:
     directory: RunDirectory
     state: str
     error: str
-    facts: Mapping[str, Any]
-    training: Mapping[str, Any]
+    facts: Facts
+    training: TrainingSummary
     outcome: Outcome | None
 
     @property
@@ -60,9 +58,7 @@ class RunResult:
     @property
     def unigram_loss(self) -> float | None:
         """Loss (nats) of a unigram model on the reported split, None if not recorded."""
-        losses = self.facts.get("corpus", {}).get("unigram_loss", {})
-        value = losses.get(self.config.evaluate.split)
-        return None if value is None else float(value)
+        return self.facts.corpus.unigram_loss.get(self.config.evaluate.split)
 
     @property
     def did_train(self) -> bool:
@@ -73,23 +69,22 @@ class RunResult:
 
     def is_exploded(self, nats: float) -> bool:
         """Whether a loss is so high that the training diverged; False where that cannot be told."""
-        size = self.facts.get("corpus", {}).get("vocabulary_size")
+        size = self.facts.corpus.vocabulary_size
         return size is not None and is_exploded(nats, size)
 
     @property
     def trained_how(self) -> str:
         """Precision, device and threads of its training: `fp32 on Xeon Gold, 1 thread`."""
         facts = self.facts
-        device = facts.get("device_name") or facts.get("device") or "an unknown device"
-        threads = facts.get("threads")
+        device, threads = facts.device_name or facts.device or "an unknown device", facts.threads
         count = "" if threads is None else f", {threads} thread{'s' * (threads != 1)}"
-        return f"{facts.get('precision') or 'unknown precision'} on {device}{count}"
+        return f"{facts.precision or 'unknown precision'} on {device}{count}"
 
     @property
     def unk_share(self) -> float | None:
         """The share of `<unk>` among the tokens of the reported split, None if not recorded."""
-        corpus, split = self.facts.get("corpus", {}), self.config.evaluate.split
-        counts, tokens = (corpus.get(name, {}).get(split) for name in ("unk", "tokens"))
+        corpus, split = self.facts.corpus, self.config.evaluate.split
+        counts, tokens = corpus.unk.get(split), corpus.tokens.get(split)
         return None if counts is None or not tokens else counts / tokens
 
     @property
@@ -201,15 +196,11 @@ def _reason(runs: tuple[RunResult, ...], unit: str) -> str:
 
 
 def _read_run(line: Line, config: RunConfig, run: RunDirectory) -> RunResult:
-    damage = run.damage()
-    try:
-        summary = {} if damage else run.read_summary()
-        outcome = find_outcome(summary, config.evaluate, run.path / "summary.json")
-    except UserError as error:
-        damage, summary, outcome = str(error), {}, None
-    if damage:
-        return RunResult(line, config, run, str(RunState.DAMAGED), damage, {}, {}, None)
-    state = run.current_state
+    if damage := run.damage():
+        empty = Facts(), TrainingSummary()
+        return RunResult(line, config, run, str(RunState.DAMAGED), damage, *empty, None)
+    state, summary = run.current_state, run.read_summary()
+    outcome = summary.outcome(config.evaluate)
     result = RunResult(
         line=line,
         config=config,
@@ -217,7 +208,7 @@ def _read_run(line: Line, config: RunConfig, run: RunDirectory) -> RunResult:
         state=_shown_state(state, outcome),
         error=_error_line(run) if state.is_bad else "",
         facts=run.read_facts(),
-        training=summary.get("training", {}),
+        training=summary.training or TrainingSummary(),
         outcome=outcome,
     )
     if outcome is not None and result.is_exploded(outcome.best.loss):
@@ -236,13 +227,12 @@ def _shown_state(state: RunState, outcome: Outcome | None) -> str:
 
 def _error_line(run: RunDirectory) -> str:
     """The recorded error, else the last line that the run wrote."""
-    error = run.read_status().get("error")
-    if not isinstance(error, dict):
+    error = run.read_status().error
+    if error is None:
         text = _last_line(run.error_file) or _last_line(run.log_file)
     else:
-        place = str(error.get("where", "")).rpartition("/")[2]
-        where = f" ({place})" if place else ""
-        text = f"{error.get('type', 'error')}: {error.get('message', '')}{where}"
+        place = error.where.rpartition("/")[2]
+        text = f"{error} ({place})" if place else str(error)
     text = " ".join(text.split())
     return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 3] + "..."
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txlbench.config.measurements import attention_lengths
-from txlbench.records.schema import Evaluation
+from txlbench.records.schema import EvaluationRecord, Facts
 from txlbench.reporting.experiment_results import Results, RunResult
 from txlbench.reporting.rows import DID_NOT_TRAIN, TableRow, best_loss
 
@@ -33,11 +33,11 @@ class Provenance:
 
     @classmethod
     def of(cls, results: Results, command: str) -> "Provenance":
-        started = [run for run in results.runs if run.facts]
+        started = [run for run in results.runs if run.facts != Facts()]
         return cls(
             experiment=results.experiment.name,
             run_ids=_distinct(run.directory.id for run in started),
-            commits=_distinct(str(run.facts.get("commit") or "unknown") for run in started),
+            commits=_distinct(run.facts.commit or "unknown" for run in started),
             seeds=len({run.config.seed for run in started}),
             command=command,
             trained_by=results.commands,
@@ -148,7 +148,7 @@ def _intervals(rows: Sequence[TableRow]) -> list[str]:
     ]
 
 
-def _settings(inits: Sequence[Evaluation], name: str) -> str:
+def _settings(inits: Sequence[EvaluationRecord], name: str) -> str:
     return " or ".join(map(str, sorted({getattr(each.measurement, name) for each in inits})))
 
 
@@ -251,12 +251,12 @@ def _evaluated_differently(row: TableRow, reference: TableRow) -> list[str]:
 def _row_settings(row: TableRow) -> dict[str, Any]:
     """How the row's numbers were obtained, as far as rows should agree in it."""
     outcomes = [run.outcome for run in row.scored if run.outcome]
-    corpora = (run.facts.get("corpus", {}).get("checksum", "unknown") for run in row.scored)
+    corpora = (run.facts.corpus.checksum or "unknown" for run in row.scored)
     evaluate = row.first.config.evaluate.model_dump(mode="json")
     lengths = evaluate.pop("attention_lengths")
     return {
         "corpus": row.first.config.corpus.name,
-        "checksum": _join(str(each)[:12] for each in corpora),
+        "checksum": _join(each[:12] for each in corpora),
         **{name: "all" if value is None else value for name, value in evaluate.items()},
         "attention lengths": _join(lengths),
         "tokens scored": max(outcome.init.tokens for outcome in outcomes),

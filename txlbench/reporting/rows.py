@@ -134,12 +134,12 @@ class TableRow:
     @property
     def targets(self) -> int | None:
         """Targets trained on by each run."""
-        counts = [run.training.get("targets_trained") for run in self.scored]
+        counts = [run.training.targets_trained for run in self.scored]
         return next((count for count in counts if count is not None), None)
 
     @property
     def parameters(self) -> int | None:
-        counts = [run.facts.get("parameters") for run in self.runs]
+        counts = [run.facts.parameters for run in self.runs]
         return next((count for count in counts if count is not None), None)
 
     @property

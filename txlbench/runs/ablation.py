@@ -70,15 +70,15 @@ def _line(run: PlannedRun, left: Sequence[RunDirectory]) -> str | None:
 def notes_on(run: PlannedRun, state: RunState) -> list[str]:
     """The run's own notes, and a guess where it stopped without a word."""
     status = run.directory.read_status()
-    notes = list(status.get("notes", []))
-    if state is RunState.INTERRUPTED and "error" not in status:
+    notes = list(status.notes)
+    if state is RunState.INTERRUPTED and status.error is None:
         folder = run.directory.path.parent.parent
         notes.append(f"stopped by a signal, or the disk of {folder} is full; type it again")
     return notes
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Ablation:
     """What an ablation came to.
 
     Attributes:
@@ -104,7 +104,7 @@ class Watcher(Protocol):
     def stop(self) -> None: ...
 
 
-def ablate(request: Request, watcher: Watcher) -> Outcome:
+def ablate(request: Request, watcher: Watcher) -> Ablation:
     """Trains and measures what is missing, then writes tables and figures.
 
     Other calls may do the same at the same time on the same output: they share the runs.
@@ -145,7 +145,7 @@ def ablate(request: Request, watcher: Watcher) -> Outcome:
             watcher.warn(complaint)
     bad = any(run.directory.current_state is not RunState.FINISHED for run in whole)
     status = ExitStatus.RUN_FAILED if bad or len(whole) < len(plan) else ExitStatus.DONE
-    return Outcome(status, written.text, _places(directory))
+    return Ablation(status, written.text, _places(directory))
 
 
 def _places(directory: ExperimentDirectory) -> tuple[tuple[str, str], ...]:
@@ -215,8 +215,7 @@ def _set_stale_aside(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
 
 
 def _is_stale(run: PlannedRun, corpus: Corpus) -> bool:
-    seen = run.directory.read_facts().get("corpus", {}).get("checksum")
-    return seen not in (None, corpus.checksum)
+    return run.directory.read_facts().corpus.checksum not in (None, corpus.checksum)
 
 
 def _copy_from_elsewhere(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
@@ -290,16 +289,15 @@ class _CommonFault:
 
     def allows_more(self, run: PlannedRun, state: RunState) -> bool:
         """Whether further runs may start after this one ended."""
-        failed = state is RunState.FAILED
-        error = run.directory.read_status().get("error", {}) if failed else {}
-        self._faults.append((error.get("type", ""), error.get("where", "")) if failed else None)
+        error = run.directory.read_status().error if state is RunState.FAILED else None
+        self._faults.append((error.type, error.where) if error else None)
         first = self._faults[:2]
         if self._keep_going or len(first) < 2 or None in first or first[0] != first[1]:
             return True
         if not self.was_met:
             self.was_met = True
             self._watcher.warn(
-                f"the first two runs failed alike ({error.get('type')}: {error.get('message')}); "
+                f"the first two runs failed alike ({error}); "
                 "nothing further is started (--keep-going overrides)"
             )
         return False

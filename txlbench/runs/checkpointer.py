@@ -38,7 +38,8 @@ def best_checkpoint(run: RunDirectory) -> dict[str, Any]:
     try:
         return load(checkpoints.best)
     except UserError as error:
-        step = run.read_summary().get("training", {}).get("best_step")
+        training = run.read_summary().training
+        step = training and training.best_step
         for _, content in checkpoints.newest_first():
             if content is not None and content["progress"]["step"] == step:
                 weights = evaluation_weights(content)
@@ -56,9 +57,7 @@ def _forget_training(run: RunDirectory) -> None:
     while (aside := run.path / f"checkpoints.damaged-{number}").exists():
         number += 1
     run.checkpoints.rename(aside)
-    summary = run.read_summary()
-    summary.pop("training", None)
-    run.write_summary(summary)
+    run.write_summary(run.read_summary().without("training"))
 
 
 class Keeper:

@@ -43,10 +43,9 @@ def foresee(plan: Sequence[PlannedRun], device: str) -> Mapping[str, str]:
 
 def _trained_on(run: PlannedRun) -> str | None:
     try:
-        checksum = run.directory.read_facts().get("corpus", {}).get("checksum")
+        return run.directory.read_facts().corpus.checksum
     except UserError:  # damaged, which the plan says
         return None
-    return None if checksum is None else str(checksum)
 
 
 CPU_FLOPS_A_SECOND = 5e10

@@ -7,13 +7,12 @@ import contextlib
 import re
 import sys
 import traceback
-from typing import Any
 
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
 from txlbench.files import is_transient
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Failure, RunState
 
 ASKED = re.compile(
     r"(?:tried to allocate|unable to allocate)\s+([\d.]+)\s*(bytes|[KMGTPE]i?B)", re.IGNORECASE
@@ -93,26 +92,27 @@ def record_failure(run: RunDirectory, error: BaseException) -> RunState:
     Returns:
         The state of the run, whether or not it could be written.
     """
-    described = describe(error)
+    failure = describe(error)
     if is_out_of_memory(error):
-        described["message"] = explanation(error, _config(run), _is_trained(run))
-    text = "".join(traceback.format_exception(error)) + described["message"] + "\n"
+        message = explanation(error, _config(run), _is_trained(run))
+        failure = failure.model_copy(update={"message": message})
+    text = "".join(traceback.format_exception(error)) + failure.message + "\n"
     state = _state_after(error)
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
     with contextlib.suppress(OSError):
         run.error_file.write_text(text)
     with contextlib.suppress(OSError):
-        run.set_state(state, described)
+        run.set_state(state, failure)
     return state
 
 
-def describe(error: BaseException) -> dict[str, Any]:
+def describe(error: BaseException) -> Failure:
     """Type, message and place of an error: two runs that fail alike have equal places."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
     message = " ".join(str(error).split()) or type(error).__name__
-    return {"type": type(error).__name__, "message": message[:500], "where": place}
+    return Failure(type=type(error).__name__, message=message[:500], where=place)
 
 
 def _state_after(error: BaseException) -> RunState:
@@ -130,6 +130,6 @@ def _config(run: RunDirectory) -> RunConfig | None:
 
 def _is_trained(run: RunDirectory) -> bool:
     try:
-        return "training" in run.read_summary()
+        return run.read_summary().training is not None
     except (UserError, OSError):
         return False

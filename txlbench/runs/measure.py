@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -20,10 +19,9 @@ from txlbench.evaluation.scoring import best_length, score, shortest_length
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
+from txlbench.records.schema import EvaluationRecord, Outcome, SweepPoint
 from txlbench.runs.checkpointer import best_checkpoint
 from txlbench.runs.plan import missing, with_evaluation
-
-Record = dict[str, Any]
 
 
 def load_best(
@@ -63,8 +61,8 @@ def measure(
             if should_stop():
                 return False
             _record(run, model, config, corpus, device, measurement, step)
-    results = [_result(run, with_evaluation(config, evaluate)) for evaluate in evaluations]
-    run.write_summary({**run.read_summary(), "results": results})
+    results = tuple(_outcome(run, with_evaluation(config, evaluate)) for evaluate in evaluations)
+    run.write_summary(run.read_summary().model_copy(update={"results": results}))
     return True
 
 
@@ -80,23 +78,23 @@ def _record(
     begin = time.monotonic()
     scored = score(model, corpus.ids(measurement.split), measurement, config.model.n_layer, device)
     run.write_evaluation(
-        measurement,
-        {
-            "loss": scored.loss,
-            "tokens": scored.tokens,
-            "dropped": scored.dropped,
-            "cold_starts": scored.cold_starts,
-            "by_position": scored.by_position,
-            "checkpoint": "best",
-            "step": step,
-            "dtype": scored.dtype,
-            "device": str(device),
-            "seconds": time.monotonic() - begin,
-        },
+        EvaluationRecord(
+            measurement=measurement,
+            loss=scored.loss,
+            tokens=scored.tokens,
+            dropped=scored.dropped,
+            cold_starts=scored.cold_starts,
+            by_position=tuple(scored.by_position),
+            checkpoint="best",
+            step=step,
+            dtype=scored.dtype,
+            device=str(device),
+            seconds=time.monotonic() - begin,
+        )
     )
 
 
-def _result(run: RunDirectory, config: RunConfig) -> Record:
+def _outcome(run: RunDirectory, config: RunConfig) -> Outcome:
     """PPL init, PPL best and attention length: chosen on valid, reported on the split.
 
     A model without attention has no length to choose: its best is its init.
@@ -104,36 +102,31 @@ def _result(run: RunDirectory, config: RunConfig) -> Record:
     split = config.evaluate.split
     init = _read(run, training_regime(config, split))
     sweeps = {each: _sweep(run, config, each) for each in dict.fromkeys(("valid", split))}
-    losses = {length: record["loss"] for length, record in sweeps["valid"].items()}
+    losses = {length: record.loss for length, record in sweeps["valid"].items()}
     best = best_length(losses) if losses else None
-    return {
-        "evaluate": config.evaluate.model_dump(mode="json"),
-        "init": init,
-        "best": sweeps[split][best] if best else init,
-        "best_length": best,
-        "attention_length": shortest_length(losses, config.evaluate.tolerance) if best else None,
-        "sweep": [
-            {
-                "attention_length": length,
-                "split": each,
-                "loss": record["loss"],
-                "tokens": record["tokens"],
-            }
+    return Outcome(
+        evaluate=config.evaluate.model_dump(mode="json"),
+        init=init,
+        best=sweeps[split][best] if best else init,
+        best_length=best,
+        attention_length=shortest_length(losses, config.evaluate.tolerance) if best else None,
+        sweep=tuple(
+            SweepPoint(attention_length=length, split=each, loss=record.loss, tokens=record.tokens)
             for each, records in sweeps.items()
             for length, record in records.items()
-        ],
-        "by_position": _read(run, by_position(config, split)),
-    }
+        ),
+        by_position=_read(run, by_position(config, split)),
+    )
 
 
-def _sweep(run: RunDirectory, config: RunConfig, split: Split) -> dict[int, Record]:
+def _sweep(run: RunDirectory, config: RunConfig, split: Split) -> dict[int, EvaluationRecord]:
     return {
         length: _read(run, at_attention_length(config, split, length))
         for length in attention_lengths(config)
     }
 
 
-def _read(run: RunDirectory, measurement: Measurement) -> Record:
+def _read(run: RunDirectory, measurement: Measurement) -> EvaluationRecord:
     record = run.read_evaluation(measurement)
     assert record is not None, measurement.key
     return record

@@ -116,18 +116,17 @@ class PlannedRun:
         if self.directory.state.is_bad and not self._was_killed():
             return Need.RETRY
         summary = self.directory.read_summary()
-        if "training" not in summary:
+        if summary.training is None:
             return Need.TRAINING
-        known = [result["evaluate"] for result in summary.get("results", [])]
-        complete = all(each.model_dump(mode="json") in known for each in self.evaluations)
+        complete = all(summary.outcome(each) for each in self.evaluations)
         if complete and not missing(self.directory, self.config, self.evaluations):
             return Need.NOTHING
         return Need.EVALUATION
 
     def _was_killed(self) -> bool:
         """Whether a signal ended the run from outside, after which it just goes on."""
-        error = self.directory.read_status().get("error", {})
-        return error.get("where") == "process" and str(error.get("type", "")).startswith("SIG")
+        error = self.directory.read_status().error
+        return error is not None and error.where == "process" and error.type.startswith("SIG")
 
 
 def open_experiment(request: Request) -> tuple[Experiment, ExperimentDirectory, list[PlannedRun]]:
@@ -269,10 +268,9 @@ def vocabulary_size(run: PlannedRun) -> int | None:
     if corpus.resolved_level == "byte":
         return 256
     try:
-        noted = run.directory.read_facts().get("corpus", {}).get("vocabulary_size")
+        return run.directory.read_facts().corpus.vocabulary_size
     except UserError:  # said elsewhere
         return None
-    return noted if isinstance(noted, int) else None
 
 
 def _flops_a_second(run: PlannedRun) -> float | None:
@@ -280,5 +278,6 @@ def _flops_a_second(run: PlannedRun) -> float | None:
     size = vocabulary_size(run)
     if size is None or run.need() not in (Need.NOTHING, Need.EVALUATION):
         return None
-    seconds = run.directory.read_summary()["training"].get("seconds")
+    training = run.directory.read_summary().training
+    seconds = training and training.seconds
     return train_flops(run.config, size) / max(seconds, 1e-9) if seconds else None

@@ -12,7 +12,7 @@ from typing import IO
 from txlbench.errors import ExitStatus, UserError
 from txlbench.machine import Devices, worker_environment
 from txlbench.records.run_directory import RunDirectory, is_claimed
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Failure, RunState
 from txlbench.runs.failure import remedy
 from txlbench.runs.job import SAVING, Job, held_back
 from txlbench.runs.worker import TAKEN
@@ -149,7 +149,7 @@ def _outcome(worker: _Worker, asked_to_stop: bool = False) -> RunState:
     state = run.current_state
     if state.is_bad or RECORDED_ENDS.get(state) == code:
         return state
-    error: dict[str, str] | None = None
+    error: Failure | None = None
     if asked_to_stop or code == ExitStatus.INTERRUPTED:
         state = RunState.INTERRUPTED
     else:
@@ -159,7 +159,7 @@ def _outcome(worker: _Worker, asked_to_stop: bool = False) -> RunState:
     return state
 
 
-def _unrecorded_end(run: RunDirectory, code: int) -> dict[str, str]:
+def _unrecorded_end(run: RunDirectory, code: int) -> Failure:
     """The error of a process that was ended before it could tell."""
     how = f"signal {-code}" if code < 0 else f"exit status {code}"
     name = signal.Signals(-code).name if code < 0 else "exit"
@@ -167,4 +167,4 @@ def _unrecorded_end(run: RunDirectory, code: int) -> dict[str, str]:
     if code == -signal.SIGKILL:  # by a person, or by a system that had no memory left
         with contextlib.suppress(UserError, OSError):
             hint = f" (out of memory? if so, {remedy(run.read_config())})"
-    return {"type": name, "message": f"ended by {how}{hint}", "where": "process"}
+    return Failure(type=name, message=f"ended by {how}{hint}", where="process")

@@ -89,10 +89,9 @@ def _line(title: str, run: RunDirectory, remark: str = "") -> tuple[str, bool]:
     parts = [str(state)]
     if state is not RunState.IMPORTED and (run.path / "config.yaml").exists():
         parts += _progress_parts(progress_of(run, run.read_config()), state)
-    if since := recorded.get("updated", recorded.get("started")):
+    if since := recorded.updated or recorded.started:
         parts.append(_ago(time.time() - since))
-    error = recorded.get("error", {})
-    why = f"; {error.get('type', 'error')}: {error.get('message', '')}" if error else ""
+    why = f"; {recorded.error}" if recorded.error else ""
     return f"{title}: {', '.join(parts)}{why}{remark}  [{run.id}]", False
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import torch
 
@@ -28,7 +27,7 @@ from txlbench.machine import current_commit, processor
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Facts, RunState, Summary, TrainingSummary
 from txlbench.runs.checkpointer import Keeper
 from txlbench.runs.job import Job
 from txlbench.runs.measure import measure
@@ -42,28 +41,28 @@ from txlbench.training.state import TrainingState, compiled_forward, empty_memor
 
 def gather_facts(
     corpus: Corpus, model: LanguageModel, device: torch.device, precision: str, dropped: int
-) -> dict[str, Any]:
-    """Commit, versions, device, threads, corpus and size, as `facts.json` keeps them.
+) -> Facts:
+    """Commit, versions, device, threads, corpus and size.
 
     Args:
         dropped: predictions of train that are in no stream.
     """
     cuda = device.type == "cuda"
-    return {
-        "commit": current_commit(),
-        "txlbench": _version("txlbench"),
-        "versions": {
+    return Facts(
+        commit=current_commit(),
+        txlbench=_version("txlbench"),
+        versions={
             "python": platform.python_version(),
             **{name: _version(name) for name in ("torch", "numpy")},
         },
-        "device": str(device),
-        "device_name": torch.cuda.get_device_name(device) if cuda else processor(),
-        "threads": torch.get_num_threads(),
-        "precision": precision,
-        "corpus": corpus.facts(),
-        "train_dropped": dropped,
-        "parameters": sum(weight.numel() for weight in model.parameters()),
-    }
+        device=str(device),
+        device_name=torch.cuda.get_device_name(device) if cuda else processor(),
+        threads=torch.get_num_threads(),
+        precision=precision,
+        corpus=corpus.facts(),
+        train_dropped=dropped,
+        parameters=sum(weight.numel() for weight in model.parameters()),
+    )
 
 
 def _version(package: str) -> str | None:
@@ -173,9 +172,7 @@ class TrainingRun:
         """Time goes on from the line that the checkpoint's step logged."""
         progress = self.state.progress
         earlier = [
-            line["seconds"]
-            for line in self.directory.read_timings()
-            if line["step"] <= progress.step
+            line.seconds for line in self.directory.read_timings() if line.step <= progress.step
         ]
         self.seconds_before = earlier[-1] if earlier and progress.step else 0.0
         self.began, self.tokens_before = time.monotonic(), progress.tokens
@@ -183,7 +180,7 @@ class TrainingRun:
     def _log(self, line: dict[str, float | int]) -> None:
         self.keeper.log(line, self._timing() if "train_loss" in line else None)
 
-    def _timing(self) -> dict[str, Any]:
+    def _timing(self) -> dict[str, float]:
         seconds = time.monotonic() - self.began
         progress = self.state.progress
         return {
@@ -207,22 +204,18 @@ class TrainingRun:
 
     def _summarise(self) -> None:
         progress = self.state.progress
-        timings = list(self.directory.read_timings())
-        self.directory.write_summary(
-            {
-                "schema": "txlbench.summary/1",
-                "training": {
-                    "steps": progress.step,
-                    "tokens": progress.tokens,
-                    "targets_trained": progress.targets,
-                    "best_step": progress.best_step,
-                    "best_valid_loss": progress.best_loss,
-                    "final_valid_loss": progress.last_loss,
-                    "seconds": timings[-1]["seconds"],
-                    "tokens_per_second": timings[-1]["tokens_per_second"],
-                },
-            }
+        *_, timing = self.directory.read_timings()
+        training = TrainingSummary(
+            steps=progress.step,
+            tokens=progress.tokens,
+            targets_trained=progress.targets,
+            best_step=progress.best_step,
+            best_valid_loss=progress.best_loss,
+            final_valid_loss=progress.last_loss,
+            seconds=timing.seconds,
+            tokens_per_second=timing.tokens_per_second,
         )
+        self.directory.write_summary(Summary(schema=Summary.SCHEMA, training=training))
 
 
 def _peak_memory(device: torch.device) -> int:
@@ -251,7 +244,7 @@ def execute(
     device = torch.device(job.device)
     corpus = prepare(config.corpus)
     run.start()
-    if "training" not in run.read_summary():
+    if run.read_summary().training is None:
         seed_everything(config.seed)
         asked = save_asked or threading.Event()
         if not TrainingRun(run, config, corpus, device, should_stop, asked).run():

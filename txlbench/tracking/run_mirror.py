@@ -21,7 +21,7 @@ from txlbench.config.grid import Experiment
 from txlbench.errors import ExitStatus, UserError
 from txlbench.files import read_json_lines
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.run_directory import RunDirectory, checked_line
+from txlbench.records.run_directory import RunDirectory, parse_line
 from txlbench.tracking.backlog import (
     EXPERIMENT_FILES,
     RUN_FILES,
@@ -208,7 +208,8 @@ class ExperimentMirror:
     ) -> None:
         status = mlflow_status(run)  # before its files are read: they are complete if it is
         name, config = name_and_config(run, experiment)
-        when = run.read_status().get("started", 0.0)
+        recorded = run.read_status()
+        when = recorded.started or 0.0
         tags = {
             "mlflow.parentRunId": parent.run,
             "txlbench.run_id": run.id,
@@ -222,14 +223,14 @@ class ExperimentMirror:
         if "facts.json" in changed:
             self._log_facts(run, notes.run)
         self._deliver_metrics(run, notes, config.corpus.unit)
-        stamp = milliseconds(run.read_status().get("updated", when))
+        stamp = milliseconds(recorded.updated or when)
         if "summary.json" in changed:
             self._log(notes.run, summary_values(run.read_summary(), config), stamp)
             self._log(notes.run, paper_values(run.read_paper()), stamp)
         if status != "RUNNING" and os.environ.get(SYSTEM_METRICS, "").lower() == "true":
             self._deliver_timings(run, notes)
         self._folders.deliver_files(run.path, notes, RUN_FILES)
-        self._folders.set_status(run.path, notes, status, run.read_status().get("updated", when))
+        self._folders.set_status(run.path, notes, status, recorded.updated or when)
 
     def _describe(self, experiment: Experiment, home: str, parent: Delivered) -> None:
         """Shows results and what varies at first sight, on the experiment and its parent run."""
@@ -258,13 +259,12 @@ class ExperimentMirror:
     def _log_facts(self, run: RunDirectory, mlflow_run: str) -> None:
         facts = run.read_facts()
         self._mlflow.set_tags(mlflow_run, facts_tags(facts))
-        if "parameters" in facts:
-            self._mlflow.log_parameters(mlflow_run, {"parameters": str(facts["parameters"])})
-        corpus = facts.get("corpus", {})
-        if "checksum" in corpus:
-            profile = json.dumps({"tokens": corpus.get("tokens"), "level": corpus.get("level")})
-            name = str(corpus.get("name", "corpus"))
-            self._mlflow.log_dataset(mlflow_run, name, corpus["checksum"], profile)
+        if facts.parameters is not None:
+            self._mlflow.log_parameters(mlflow_run, {"parameters": str(facts.parameters)})
+        corpus = facts.corpus
+        if corpus.checksum is not None:
+            profile = json.dumps({"tokens": corpus.tokens, "level": corpus.level})
+            self._mlflow.log_dataset(mlflow_run, corpus.name or "corpus", corpus.checksum, profile)
 
     def _log(self, mlflow_run: str, values: Iterable[Value], stamp: int) -> None:
         self._mlflow.log_points(mlflow_run, [Point(k, v, stamp, step) for k, v, step in values])
@@ -273,7 +273,7 @@ class ExperimentMirror:
         """Sends speed and memory as system metrics, once the run has ended."""
         for path, digest in notes.changed(run.path, ("timings.jsonl",)):
             points = [
-                Point(name, value, int(1000 * line["time"]), step)
+                Point(name, value, int(1000 * line.time), step)
                 for line in run.read_timings()
                 for name, value, step in system_values(line)
             ]
@@ -289,9 +289,11 @@ class ExperimentMirror:
         clock = Clock(run)
         waiting: list[Point] = []
         for line, offset in read_json_lines(run.metrics_file, start):
-            step = int(checked_line(run.metrics_file, line, offset)["step"])
-            stamp = clock.milliseconds(step)
-            new = [Point(name, value, stamp, step) for name, value, _ in line_values(line, unit)]
+            found = parse_line(run.metrics_file, line, offset)
+            stamp = clock.milliseconds(found.step)
+            new = [
+                Point(name, value, stamp, step) for name, value, step in line_values(found, unit)
+            ]
             if len(waiting) + len(new) > METRICS_A_BATCH:
                 self._mlflow.log_points(notes.run, waiting)
                 notes.write(run.path)

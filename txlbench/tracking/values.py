@@ -23,6 +23,7 @@ from txlbench.records.finding_schema import (
     TruthRecord,
 )
 from txlbench.records.run_directory import RunDirectory
+from txlbench.records.schema import Facts, LogLine, Summary
 
 AXES = ("step", "tokens", "targets")
 FORBIDDEN = re.compile(r"[^\w\-. /]")
@@ -43,45 +44,42 @@ class Value(NamedTuple):
     step: int = 0
 
 
-def line_values(line: Mapping[str, Any], unit: str) -> Iterator[Value]:
+def line_values(line: LogLine, unit: str) -> Iterator[Value]:
     """Yields the metrics of one line of metrics.jsonl; losses are named for the unit shown."""
-    for name, value in line.items():
+    for name, value in line.content.items():
         if name in AXES or not isinstance(value, int | float):
             continue
         if name in ("train_loss", "valid_loss"):
-            yield Value(name.replace("loss", unit), displayed(value, unit), line["step"])
+            yield Value(name.replace("loss", unit), displayed(value, unit), line.step)
         else:
-            yield Value(name, float(value), line["step"])
+            yield Value(name, float(value), line.step)
 
 
-def system_values(line: Mapping[str, Any]) -> Iterator[Value]:
+def system_values(line: LogLine) -> Iterator[Value]:
     """Yields the system metrics of one line of timings.jsonl, memory in megabytes."""
-    for name, factor in SYSTEM.items():
-        if name in line:
+    for name, value in line.content.items():
+        if name in SYSTEM:
             shown = f"system/{name.replace('bytes', 'megabytes')}"
-            yield Value(shown, factor * line[name], line["step"])
+            yield Value(shown, SYSTEM[name] * value, line.step)
 
 
-def summary_values(summary: Mapping[str, Any], config: RunConfig) -> Iterator[Value]:
+def summary_values(summary: Summary, config: RunConfig) -> Iterator[Value]:
     """Yields the newest results, losses in the unit of the corpus.
 
     The sweep's step is the attention length.
     """
-    speed = summary.get("training", {}).get("tokens_per_second")
-    if isinstance(speed, int | float):
-        yield Value("tokens_per_second", float(speed))
-    entries = summary.get("results") or []
-    if not entries:
+    if summary.training and summary.training.tokens_per_second is not None:
+        yield Value("tokens_per_second", summary.training.tokens_per_second)
+    if not summary.results:
         return
-    entry, unit = entries[-1], config.corpus.unit
-    split = entry["evaluate"]["split"]
-    for name in ("init", "best"):
-        yield Value(f"{split}_{unit}_{name}", displayed(entry[name]["loss"], unit))
-    if entry["attention_length"] is not None:
-        yield Value("attention_length", float(entry["attention_length"]))
-    for point in entry["sweep"]:
-        name = f"{point['split']}_{unit}_at_attention_length"
-        yield Value(name, displayed(point["loss"], unit), int(point["attention_length"]))
+    outcome, unit = summary.results[-1], config.corpus.unit
+    for name, record in (("init", outcome.init), ("best", outcome.best)):
+        yield Value(f"{record.measurement.split}_{unit}_{name}", displayed(record.loss, unit))
+    if outcome.attention_length is not None:
+        yield Value("attention_length", outcome.attention_length)
+    for point in outcome.sweep:
+        name = f"{point.split}_{unit}_at_attention_length"
+        yield Value(name, displayed(point.loss, unit), point.attention_length)
 
 
 def paper_values(paper: Mapping[str, float | str]) -> Iterator[Value]:
@@ -133,20 +131,21 @@ def description(directory: Path, results: Sequence[Value], table: Path, runs: in
     return "\n\n".join([head, "\n".join(rows)]).strip()
 
 
-def facts_tags(facts: Mapping[str, Any]) -> dict[str, str]:
+def facts_tags(facts: Facts) -> dict[str, str]:
     """Returns where a run was trained and with which code, as tags."""
-    commit = {"mlflow.source.git.commit": str(facts["commit"])} if facts.get("commit") else {}
+    commit = {"mlflow.source.git.commit": facts.commit} if facts.commit else {}
     keys = ("device", "device_name", "threads", "precision")
-    return commit | {key: str(facts[key]) for key in keys if key in facts}
+    found = {key: getattr(facts, key) for key in keys}
+    return commit | {key: str(value) for key, value in found.items() if value is not None}
 
 
 class Clock:
     """When a step was reached, from timings.jsonl: the same whenever it is delivered."""
 
     def __init__(self, run: RunDirectory) -> None:
-        self._started = float(run.read_status().get("started", 0.0))
+        self._started = run.read_status().started or 0.0
         # After a resumption steps come again; the later time of a step counts.
-        times = {int(line["step"]): float(line["time"]) for line in run.read_timings()}
+        times = {line.step: line.time for line in run.read_timings()}
         self._steps = sorted(times)
         self._times = [times[step] for step in self._steps]
 

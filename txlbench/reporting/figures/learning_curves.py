@@ -56,13 +56,13 @@ def curves_frame(results: Results) -> pd.DataFrame:
     """
     columns = ["label", "seed", "step", "tokens", "kind", "loss", "value"]
     records = [
-        (run.label, run.config.seed, line["step"], line.get("tokens"), kind, line[key], value)
+        (run.label, run.config.seed, line.step, line.tokens, kind, loss, value)
         for run in results.runs
         if not run.is_damaged
         for line in run.directory.read_metrics()
-        for kind, key in (("train", "train_loss"), ("valid", "valid_loss"))
-        if key in line
-        for value in [run.displayed(line[key])]
-        if not run.is_exploded(line[key])
+        for kind, loss in (("train", line.train_loss), ("valid", line.valid_loss))
+        if loss is not None
+        for value in [run.displayed(loss)]
+        if not run.is_exploded(loss)
     ]
     return pd.DataFrame(records, columns=columns)
