@@ -53,6 +53,8 @@ def check_csv(directory: ExperimentDirectory) -> None:
     reference, compared = recomputed(directory, table.loc["xl", "runs"]), 0
     for label, row in table.iterrows():
         expected = recomputed(directory, row["runs"])
+        lengths = expected.pop("attention_length", {}).values()
+        assert str(row["attention_lengths"]).split() == ([*map(str, lengths)] or ["nan"]), label
         for name, values in expected.items():
             mean, half = interval(list(values.values()))
             assert row[name] == pytest.approx(mean, rel=1e-9), (label, name)
@@ -60,7 +62,7 @@ def check_csv(directory: ExperimentDirectory) -> None:
                 label,
                 name,
             )
-            if name not in reference or name == "attention_length" or label == "xl":
+            if name not in reference or label == "xl":
                 continue
             found = row[f"{name}_difference"], row[f"{name}_difference_half_width"]
             if row["state"] == "did not train" or len(values) == 1:
