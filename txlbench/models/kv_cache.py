@@ -9,11 +9,10 @@ are found once, nothing is masked and little is copied.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 from txlbench.config.base import AttentionSpan
@@ -109,91 +108,55 @@ class KVCache:
         self.valid_len_B = advance_valid_len(self.valid_len_B, queries, self.span, self.length)
 
 
-Norm = tuple[tuple[int, ...], Tensor, Tensor, float]
-"""Shape, weight, bias and epsilon, as `layer_norm` takes them."""
+DecodeLayer = Callable[[Tensor, Tensor, Tensor, DistanceScores | None], Tensor]
+"""One layer of `decode_step`, [B, 1, D] to [B, 1, D]. Beside its input it takes the place
+[2, H, B, K] of the token's key and value, the keys and values [2, H, B, S, K] that it sees, its own
+the last, and the table of distances."""
 
 
-@dataclass(frozen=True)
-class StepLayer:
-    """One layer of `decode_step`: the block's own tensors as its products need them.
+def decode_layer(block: "Block", encoding: Encoding, number: int) -> DecodeLayer:
+    """A layer with its tensors at hand; only the biases, which are small, are copied."""
+    attention, heads, size = block.attention, block.attention.heads, block.attention.size
+    query, key_value, out = (
+        net.weight for net in (attention.q_net, attention.kv_net, attention.o_net)
+    )
+    none = query.new_zeros(heads, size)
+    biases = [none if bias is None else bias for bias in encoding.biases(number)]
+    biases_2H11K = torch.stack(biases)[:, :, None, None]
+    inner, outer = (
+        (net.weight, net.bias) for net in (block.feed_forward.inner, block.feed_forward.outer)
+    )
+    attention_norm, feed_forward_norm = (
+        (norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        for norm in (block.attention_norm, block.feed_forward_norm)
+    )
 
-    Attributes:
-        transform: what the encoding makes of queries and keys.
-        pre_lnorm: whether norms come before attention and feed-forward, not after.
-        biases_2H11K: what is added to queries before they meet keys, and distances.
-        query, key_value, out: weights of attention.
-        inner, outer: weight and bias of the feed-forward.
-    """
-
-    transform: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-    pre_lnorm: bool
-    biases_2H11K: Tensor
-    query: Tensor
-    key_value: Tensor
-    out: Tensor
-    inner: tuple[Tensor, Tensor]
-    outer: tuple[Tensor, Tensor]
-    attention_norm: Norm
-    feed_forward_norm: Norm
-
-    @classmethod
-    def of(cls, block: "Block", encoding: Encoding, number: int) -> "StepLayer":
-        """Takes the tensors as they are; only the biases, which are small, are copied."""
-        attention, feed_forward = block.attention, block.feed_forward
-        none = attention.q_net.weight.new_zeros(attention.heads, attention.size)
-        biases = encoding.biases(number)
-        return cls(
-            partial(encoding.transform, number),
-            block.pre_lnorm,
-            torch.stack([none if bias is None else bias for bias in biases])[:, :, None, None],
-            attention.q_net.weight,
-            attention.kv_net.weight,
-            attention.o_net.weight,
-            (feed_forward.inner.weight, feed_forward.inner.bias),
-            (feed_forward.outer.weight, feed_forward.outer.bias),
-            _norm(block.attention_norm),
-            _norm(block.feed_forward_norm),
-        )
-
-    def step(
-        self, input_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: DistanceScores | None
+    def attend(
+        normed_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: DistanceScores | None
     ) -> Tensor:
-        """The layer's output [B, 1, D].
-
-        Args:
-            new_2HBK: where the token's key and value are written.
-            seen_2HBSK: the keys and values that it sees, its own the last.
-            table: scores distances; None where scores know none.
-        """
-        normed_B1D = layer_norm(input_B1D, *self.attention_norm) if self.pre_lnorm else input_B1D
-        hidden_B1D = self._attend(normed_B1D, new_2HBK, seen_2HBSK, table).add_(input_B1D)
-        if self.pre_lnorm:
-            normed_B1D = layer_norm(hidden_B1D, *self.feed_forward_norm)
-            return self._feed_forward(normed_B1D).add_(hidden_B1D)
-        hidden_B1D = layer_norm(hidden_B1D, *self.attention_norm)
-        return layer_norm(self._feed_forward(hidden_B1D).add_(hidden_B1D), *self.feed_forward_norm)
-
-    def _attend(
-        self, normed_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: DistanceScores | None
-    ) -> Tensor:
-        _, heads, batch, size = new_2HBK.shape
-        made_B2HK = linear(normed_B1D, self.key_value).view(batch, 2, heads, size)
+        batch = len(normed_B1D)
+        made_B2HK = linear(normed_B1D, key_value).view(batch, 2, heads, size)
         new_2HBK.copy_(made_B2HK.permute(1, 2, 0, 3))
-        query_HB1K = linear(normed_B1D, self.query).view(batch, heads, 1, size).transpose(0, 1)
+        query_HB1K = linear(normed_B1D, query).view(batch, heads, 1, size).transpose(0, 1)
         key, value = seen_2HBSK
-        query_HB1K, key = self.transform(query_HB1K, key)
-        content, position = query_HB1K + self.biases_2H11K
+        query_HB1K, key = encoding.transform(number, query_HB1K, key)
+        content, position = query_HB1K + biases_2H11K
         added = None if table is None else table.position(position)[..., -key.shape[2] :]
         mixed_HB1K = scaled_dot_product_attention(content, key, value, added)
-        joined_B1I = mixed_HB1K.transpose(0, 1).reshape(batch, 1, heads * size)
-        return linear(joined_B1I, self.out)
+        return linear(mixed_HB1K.transpose(0, 1).reshape(batch, 1, heads * size), out)
 
-    def _feed_forward(self, normed_B1D: Tensor) -> Tensor:
-        return linear(linear(normed_B1D, *self.inner).relu_(), *self.outer)
+    def feed(normed_B1D: Tensor) -> Tensor:
+        return linear(linear(normed_B1D, *inner).relu_(), *outer)
 
+    def norm_last(input_B1D: Tensor, *given: Any) -> Tensor:
+        hidden_B1D = layer_norm(attend(input_B1D, *given).add_(input_B1D), *attention_norm)
+        return layer_norm(feed(hidden_B1D).add_(hidden_B1D), *feed_forward_norm)
 
-def _norm(norm: nn.LayerNorm) -> Norm:
-    return norm.normalized_shape, norm.weight, norm.bias, norm.eps
+    def norm_first(input_B1D: Tensor, *given: Any) -> Tensor:
+        hidden_B1D = attend(layer_norm(input_B1D, *attention_norm), *given).add_(input_B1D)
+        return feed(layer_norm(hidden_B1D, *feed_forward_norm)).add_(hidden_B1D)
+
+    return norm_first if block.pre_lnorm else norm_last
 
 
 def can_decode_step(model: "Transformer", tokens_BT: Tensor, cache: KVCache) -> bool:
@@ -215,19 +178,19 @@ def decode_step(
     hidden_B1D = encoding.add_to_input(model.embedding(tokens_B1))
     for number, layer in enumerate(_layers(model, cache)):
         hidden_B1D = encoding.add_to_layer(number, hidden_B1D)
-        hidden_B1D = layer.step(hidden_B1D, new_N2HBK[number], seen_N2HBSK[number], tables[number])
+        hidden_B1D = layer(hidden_B1D, new_N2HBK[number], seen_N2HBSK[number], tables[number])
     cache.advance(1)
     return hidden_B1D
 
 
-def _layers(model: "Transformer", cache: KVCache) -> list[StepLayer]:
-    """The layers, found at the first step and kept in the cache."""
-    if StepLayer not in cache.kept:
+def _layers(model: "Transformer", cache: KVCache) -> list[DecodeLayer]:
+    """The layers, made at the first step and kept in the cache."""
+    if decode_layer not in cache.kept:
         blocks: Any = model.blocks
-        cache.kept[StepLayer] = [
-            StepLayer.of(block, model.encoding, number) for number, block in enumerate(blocks)
+        cache.kept[decode_layer] = [
+            decode_layer(block, model.encoding, number) for number, block in enumerate(blocks)
         ]
-    layers: list[StepLayer] = cache.kept[StepLayer]
+    layers: list[DecodeLayer] = cache.kept[decode_layer]
     return layers
 
 
