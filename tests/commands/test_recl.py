@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.commands.loss_files import CONTEXTS, save
+from tests.runs.trial import execute_all, plan_of, write_spec, write_text
 from txlbench.commands import recl
 from txlbench.commands.recl import identity, read_groups, recl_record, run_recl
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
@@ -222,3 +223,30 @@ def test_nothing_is_left_behind_by_an_error():
     Path("taken").write_text("a file")
     with pytest.raises(UserError, match=r"taken: .*choose another place with --out"):
         run_recl(request(out=Path("taken")))
+
+
+def test_rows_of_several_seeds_are_measured_seed_by_seed():
+    rows = [{"label": name, "set": {"model.encoding": name}} for name in ("xl", "shaw")]
+    write_spec({"train.max_step": 4, "model.n_layer": 1}, rows=rows, seeds=[1, 2, 3])
+    runs = plan_of()
+    execute_all(runs)
+    (runs[0].directory.path.parents[1] / "spec.yaml").write_text(Path("spec.yaml").read_text())
+    write_text(Path("long.txt"), words=2000)
+    asked = request(("trial/xl", "trial/shaw"), contexts=(2, 4, 8), tokens=900, device="cpu")
+    found = run_recl(replace(asked, corpus="long.txt"))
+    assert len(found.record.groups) == 3
+    for group, seed in zip(found.record.groups, (1, 2, 3), strict=True):
+        assert [f"-s{seed}-" in model for model in group.models] == [True, True]
+    xl = next(each for each in found.record.seeds if (each.row, each.r) == ("trial/xl", 1.0))
+    values = [group.result(group.models[0], 1.0).recl for group in found.record.groups]
+    assert xl.recl[0] == pytest.approx(np.mean(values))
+    assert xl.recl[1] == pytest.approx(4.302653 * np.std(values, ddof=1) / 3**0.5, rel=1e-5)
+    assert "trial/xl, r=1: RECL" in found.written.text
+    assert "mean of 3 seeds" in found.written.text
+
+
+def test_rows_with_other_numbers_of_seeds_do_not_pair(monkeypatch):
+    several = {"a": ["a1", "a2"], "b": ["b1", "b2", "b3"]}
+    assert list(recl._by_seed(("a", "c"), several)) == [("a1", "c"), ("a2", "c")]
+    with pytest.raises(UserError, match="a has 2, b has 3 seeds"):
+        list(recl._by_seed(("a", "b"), several))

@@ -47,6 +47,12 @@ class ProgressDisplay:
         self.say(f"{corpus.name}: {counts} tokens, {len(corpus.vocabulary):,} symbols")
         for warning in corpus.warnings:
             self.warn(warning)
+        if any(corpus.unk_share.values()):
+            shares = ", ".join(f"{split} {share:.1%}" for split, share in corpus.unk_share.items())
+            self.warn(
+                f"tokens that are <unk>: {shares}; they count as one symbol, so losses do not "
+                "compare with those of another vocabulary"
+            )
 
     def start(self, waiting: Sequence[PlannedRun], finished: int, jobs: int) -> None:
         done = f", {finished} done before" if finished else ""

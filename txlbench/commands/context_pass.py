@@ -119,7 +119,7 @@ def _settings(
         "memory_reset": train.memory_reset if train else None,
         "untrained_contexts": [int(c) for c in contexts if c <= untrained],
         "unit": text.units[0],
-        "unknown": text.unknown,
+        "unk_share": round(text.unknown / len(text.ids), 4) if text.unknown else None,
         "dtype": dtype_name(loaded.model) if isinstance(loaded.model, LanguageModel) else None,
         "device": str(device),
     }

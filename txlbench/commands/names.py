@@ -31,9 +31,8 @@ def _parts(reference: str, results: Path) -> list[str]:
     place, _, label = reference.partition(":")
     if place.endswith(FRESH):
         return [*place.split("/"), *filter(None, [label])]
-    name, _, label = reference.partition("/")
-    experiment = ExperimentDirectory(results / name)
-    if _is_file(experiment.spec_file) and label in _lines(experiment):
+    if is_row(reference, results):
+        name, _, label = reference.partition("/")
         return [name, label]
     return reference.replace(":", "/").strip("/").split("/")
 
@@ -64,6 +63,13 @@ def split_models(text: str, results: Path = RESULTS) -> tuple[str, ...]:
     if not all(models):
         raise UserError(f"--models {text!r}: names no model somewhere", f"give {FORMS}")
     return tuple(models)
+
+
+def is_row(reference: str, results: Path = RESULTS) -> bool:
+    """Whether `reference` is EXPERIMENT/LABEL."""
+    name, _, label = reference.partition("/")
+    experiment = ExperimentDirectory(results / name)
+    return bool(label) and _is_file(experiment.spec_file) and label in _lines(experiment)
 
 
 def _is_file(path: Path) -> bool:

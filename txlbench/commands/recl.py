@@ -1,14 +1,16 @@
 """`recl`: losses of every model, the metric over each group, and what is written of it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, get_args
 
 import numpy as np
 
-from txlbench.commands.names import short_titles
+from txlbench.commands.model_ref import resolve_seeds
+from txlbench.commands.names import is_row, short_titles
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
 from txlbench.commands.stored_losses import Progress, losses_of_all, silent
@@ -20,12 +22,20 @@ from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
 from txlbench.evaluation.recl.null import LEVEL, check_count
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import RESULTS
-from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclSource
+from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclSource, SeedEstimate
 from txlbench.records.loss_file import check_agreement, check_contexts, read_loss_file
+from txlbench.reporting.rows import estimate
 
 
-def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> ReclRecord:
+def recl_record(
+    groups: Sequence[Sequence[Subject]],
+    request: ReclRequest,
+    rows: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> ReclRecord:
     """What is found of models whose losses are there.
+
+    Args:
+        rows: references of the seeds of each row that has several.
 
     Raises:
         UserError: if models of a group differ in what they were scored on, groups in their
@@ -36,6 +46,9 @@ def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> Re
     check_contexts([group[0].losses for group in groups])
     subjects = {subject.title: subject for group in groups for subject in group}
     terms = ReclTerms(request.shares, request.threshold, request.seed)
+    measured = tuple(_measured(group, terms) for group in groups)
+    titles = {subject.reference: subject.title for subject in subjects.values()}
+    seeds = {row: [titles[each] for each in runs if each in titles] for row, runs in rows.items()}
     return ReclRecord(
         schema=ReclRecord.SCHEMA,
         threshold=terms.threshold,
@@ -47,8 +60,62 @@ def recl_record(groups: Sequence[Sequence[Subject]], request: ReclRequest) -> Re
         commit=current_commit(),
         command=request.command,
         models={title: _source(subject) for title, subject in subjects.items()},
-        groups=tuple(_measured(group, terms) for group in groups),
+        groups=measured,
+        seeds=tuple(_over_seeds(measured, seeds, terms.shares)),
     )
+
+
+def _over_seeds(
+    groups: Sequence[ReclGroup], rows: Mapping[str, Sequence[str]], shares: Sequence[float]
+) -> Iterator[SeedEstimate]:
+    """Means of each row over its seeds, each in the first group that it is in."""
+    for row, models in rows.items():
+        homes = [next(group for group in groups if model in group.models) for model in models]
+        for r in shares:
+            lines = [group.result(each, r) for group, each in zip(homes, models, strict=True)]
+            recl, above = (
+                estimate([float(getattr(line, name)) for line in lines])
+                for name in ("recl", "recl_above_null")
+            )
+            assert recl is not None
+            assert above is not None
+            yield SeedEstimate(
+                row=row,
+                runs=tuple(models),
+                r=r,
+                recl=(recl.mean, recl.half_width or 0.0),
+                recl_above_null=(above.mean, above.half_width or 0.0),
+            )
+
+
+def with_seeds(request: ReclRequest) -> tuple[ReclRequest, dict[str, list[str]]]:
+    """The request with rows of several seeds as runs, and the runs of each such row.
+
+    A group becomes one for each seed, in which rows meet at their first, second, ... seeds; what
+    has one seed only is in all of them.
+
+    Raises:
+        UserError: if rows of a group have different numbers of seeds.
+    """
+    rows = {
+        name: [ref.reference for ref in resolve_seeds(name, request.checkpoint)]
+        for name in dict.fromkeys(name for group in request.groups for name in group)
+        if is_row(name)
+    }
+    several = {name: runs for name, runs in rows.items() if len(runs) > 1}
+    groups = [each for group in request.groups for each in _by_seed(group, several)]
+    return replace(request, groups=tuple(groups)), several
+
+
+def _by_seed(
+    group: tuple[str, ...], several: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, ...]]:
+    counts = {name: len(several[name]) for name in group if name in several}
+    if len(set(counts.values())) > 1:
+        found = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        raise UserError(f"--models: {found} seeds", "give rows of equally many, or single runs")
+    for index in range(max(counts.values(), default=1)):
+        yield tuple(several[name][index] if name in several else name for name in group)
 
 
 def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> ReclGroup:
@@ -107,8 +174,9 @@ def run_recl(request: ReclRequest, progress: Progress = silent) -> PublishedFind
         UserError: if losses cannot be had or compared; nothing is written then.
     """
     directory = request.out or RESULTS / f"recl-{identity(request)}"
+    asked, rows = with_seeds(request)
     return publish(
-        directory / "recl.json", lambda: recl_record(read_groups(request, progress), request)
+        directory / "recl.json", lambda: recl_record(read_groups(asked, progress), asked, rows)
     )
 
 

@@ -145,6 +145,22 @@ class ReclGroup(Record):
         return next(line.perplexity for line in self.baselines if line.r == r)
 
 
+class SeedEstimate(Record):
+    """RECL of a row over its seeds, for one share: means with 95 % t-intervals.
+
+    Attributes:
+        row: as the user calls it.
+        runs: its models, one a seed; each is measured in a group of its own.
+        recl, recl_above_null: mean and half the width of the interval, in tokens.
+    """
+
+    row: str
+    runs: tuple[str, ...]
+    r: FiniteFloat
+    recl: tuple[FiniteFloat, FiniteFloat]
+    recl_above_null: tuple[FiniteFloat, FiniteFloat]
+
+
 class ReclSource(Record):
     """Where the losses of a model come from."""
 
@@ -176,6 +192,7 @@ class ReclRecord(Finding):
     unit: Literal["bpc", "ppl"]
     models: dict[str, ReclSource]
     groups: Annotated[tuple[ReclGroup, ...], Field(min_length=1)]
+    seeds: tuple[SeedEstimate, ...] = ()
 
     def named_groups(self) -> Iterator[ReclGroup]:
         """The groups, with letters where there are several."""

@@ -77,6 +77,12 @@ def explanations(record: ReclRecord) -> Iterator[str]:
         "threshold of that at the best context (Khandelwal et al. 2018, who compare with an "
         f"unlimited one); ≤{contexts[0]}: shorter contexts were not measured."
     )
+    for row in record.seeds:
+        (mean, half), (above, above_half) = row.recl, row.recl_above_null
+        yield (
+            f"{row.row}, r={row.r:g}: RECL {mean:.0f} ± {half:.0f}, above null {above:.0f} ± "
+            f"{above_half:.0f} (mean of {len(row.runs)} seeds, 95 % t-interval)."
+        )
     for group in record.named_groups():
         yield _scored(group, record)
 
