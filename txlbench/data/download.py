@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -226,45 +227,38 @@ def extract(archive: Path, targets: Mapping[str, Path]) -> None:
     Raises:
         UserError: if it is neither a zip nor a tar archive, is damaged, or lacks a member.
     """
-    with _faults_as_user_errors(archive):
-        if zipfile.is_zipfile(archive):
-            missing = _extract_zip(archive, targets)
-        else:
-            missing = _extract_tar(archive, targets)
-    if missing:
-        raise UserError(f"{archive}: lacks {sorted(missing)[0]}", "give the published archive")
-
-
-def _extract_zip(archive: Path, targets: Mapping[str, Path]) -> set[str]:
-    with zipfile.ZipFile(archive) as file:
-        members = {member.filename.removeprefix("./"): member for member in file.infolist()}
-        for name in targets.keys() & members.keys():
-            with file.open(members[name]) as content:
-                _copy(content, targets[name], members[name].file_size, archive)
-    return set(targets) - members.keys()
-
-
-def _extract_tar(archive: Path, targets: Mapping[str, Path]) -> set[str]:
-    """Reads in one pass, since going back in a compressed archive means reading it again."""
     missing = set(targets)
-    with tarfile.open(archive, "r|*") as file:
-        for member in file:
-            name = member.name.removeprefix("./")
-            content = file.extractfile(member) if name in missing and member.isreg() else None
-            if content is not None:
-                _copy(content, targets[name], member.size, archive)
+    with _faults_as_user_errors(archive):
+        for member, size, content in _members(archive):
+            name = member.removeprefix("./")
+            if name in missing:
+                _copy(content(), targets[name], size, archive)
                 missing.remove(name)
             if not missing:
-                break
-    return missing
+                return
+    raise UserError(f"{archive}: lacks {sorted(missing)[0]}", "give the published archive")
 
 
-def _copy(content: IO[bytes], target: Path, size: int, archive: Path) -> None:
+def _members(archive: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes] | None]]]:
+    """Yields name, size and a way to open each file of a zip or tar archive.
+
+    A tar archive is read once: going back in a compressed one means reading it again.
+    """
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as file:
+            yield from ((m.filename, m.file_size, partial(file.open, m)) for m in file.infolist())
+        return
+    with tarfile.open(archive, "r|*") as tar:
+        yield from ((m.name, m.size, partial(tar.extractfile, m)) for m in tar if m.isreg())
+
+
+def _copy(content: IO[bytes] | None, target: Path, size: int, archive: Path) -> None:
+    assert content is not None, target
     if size > max(NO_BOMB, LARGEST_GROWTH * archive.stat().st_size):
         raise UserError(
             f"{archive}: {target.name} would unpack to {size:,} bytes", "give the published archive"
         )
-    with target.open("wb") as file:
+    with content, target.open("wb") as file:
         shutil.copyfileobj(content, file, CHUNK)
     found = target.stat().st_size
     if found != size:

@@ -60,8 +60,3 @@ class Segments(Sequence[Segment]):
         stop = min(self.n, start + self.length)
         scored_before = start - self.stride + self.length if k else 0
         return Segment(start, stop - start, stop - scored_before)
-
-
-def segments(n: int, length: int, stride: int) -> list[Segment]:
-    """All segments of n predictions as a list; see `Segments`."""
-    return list(Segments(n, length, stride))
