@@ -56,7 +56,13 @@ def sees_attention(observer: Observer | None) -> bool:
 
 
 class LanguageModel(nn.Module, ABC):
-    """A model of text as the rest of the suite sees it."""
+    """A model of text as the rest of the suite sees it.
+
+    Attributes:
+        softmax: gives losses and log-probabilities of hidden states; see `models.softmax`.
+    """
+
+    softmax: Any
 
     @abstractmethod
     def initial_state(self, batch_size: int, span: AttentionSpan) -> State:
@@ -81,13 +87,15 @@ class LanguageModel(nn.Module, ABC):
         as it is.
         """
 
-    @abstractmethod
     def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
         """Losses [B, T] in nats, one a target, in token order."""
+        losses: Tensor = self.softmax.losses(hidden_BTD.flatten(0, 1), targets_BT.flatten())
+        return losses.view(targets_BT.shape)
 
-    @abstractmethod
     def log_probs(self, hidden_BD: Tensor) -> Tensor:
         """Log-probabilities [B, V] of the next token."""
+        log_probs: Tensor = self.softmax.log_probs(hidden_BD)
+        return log_probs
 
 
 DTYPE_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}

@@ -127,15 +127,6 @@ class RecurrentModel(LanguageModel):
         carried = state if state.span.mem_len == 0 else RecurrentState(tuple(after), state.span)
         return self.dropout_output(hidden_BTD), carried
 
-    def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
-        """See `LanguageModel.losses`."""
-        losses = self.softmax.losses(hidden_BTD.flatten(0, 1), targets_BT.flatten())
-        return losses.view(targets_BT.shape)
-
-    def log_probs(self, hidden_BD: Tensor) -> Tensor:
-        """See `LanguageModel.log_probs`."""
-        return self.softmax.log_probs(hidden_BD)
-
 
 class LSTMLayer(RecurrentLayer):
     """PyTorch's LSTM kernel; `wdrop` zeroes entries of the hidden-to-hidden matrix."""

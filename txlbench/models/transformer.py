@@ -143,12 +143,3 @@ class Transformer(LanguageModel):
             if observer is not None:
                 observer(layer, hidden_BTD, attention)
         return self.dropout_output(hidden_BTD), state.advanced(tuple(remembered), queries)
-
-    def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
-        """See `LanguageModel.losses`."""
-        losses = self.softmax.losses(hidden_BTD.flatten(0, 1), targets_BT.flatten())
-        return losses.view(targets_BT.shape)
-
-    def log_probs(self, hidden_BD: Tensor) -> Tensor:
-        """See `LanguageModel.log_probs`."""
-        return self.softmax.log_probs(hidden_BD)

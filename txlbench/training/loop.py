@@ -9,11 +9,12 @@ import torch
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
+from txlbench.data.streams import Batch
 from txlbench.models.interface import State
 from txlbench.training.objective import Auxiliary, scored_loss
 from txlbench.training.optimisation import apply_gradients, learning_rate
 from txlbench.training.runtime import autocast, products
-from txlbench.training.state import BatchLike, BatchSource, Progress, TrainingState, empty_memories
+from txlbench.training.state import BatchSource, Progress, TrainingState, empty_memories
 
 
 def with_resets(memories: list[State], config: TrainConfig, step: int) -> list[State]:
@@ -101,7 +102,7 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
     return True
 
 
-def _step(state: TrainingState, batch: BatchLike, settings: Settings) -> None:
+def _step(state: TrainingState, batch: Batch, settings: Settings) -> None:
     """One optimiser step on one batch, in `batch_chunk` parts whose losses add up.
 
     Dropout masks are drawn part by part, and so differ from those of the batch as a whole.
@@ -142,7 +143,7 @@ def _step(state: TrainingState, batch: BatchLike, settings: Settings) -> None:
     progress.norm_steps += 1
 
 
-def _chunks(batch: BatchLike, config: TrainConfig, device: torch.device) -> Any:
+def _chunks(batch: Batch, config: TrainConfig, device: torch.device) -> Any:
     """The rows of a batch in `batch_chunk` parts, on the device."""
     tokens, targets = (
         part.to(device, non_blocking=True).chunk(config.batch_chunk)

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from txlbench.config.train import Precision
+from txlbench.data.streams import Batch
 from txlbench.training.state import BatchSource
 
 
@@ -70,9 +70,9 @@ class Staged:
     def __init__(self, batches: BatchSource, device: torch.device) -> None:
         self.batches, self.device = batches, device
         self._thread = ThreadPoolExecutor(1, "staging")
-        self._next: tuple[int, Future[Any]] | None = None
+        self._next: tuple[int, Future[Batch]] | None = None
 
-    def __getitem__(self, step: int) -> Any:
+    def __getitem__(self, step: int) -> Batch:
         ahead, self._next = self._next, None
         batch = ahead[1].result() if ahead and ahead[0] == step else self._staged(step)
         self._next = step + 1, self._thread.submit(self._staged, step + 1)
@@ -82,7 +82,7 @@ class Staged:
         """Waits for what is being read."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _staged(self, step: int) -> Any:
+    def _staged(self, step: int) -> Batch:
         batch = self.batches[step]
         return replace(batch, tokens=self._sent(batch.tokens), targets=self._sent(batch.targets))
 
@@ -92,14 +92,6 @@ class Staged:
         return tokens_BT.to(self.device, non_blocking=True)
 
 
-@contextmanager
-def staged(batches: BatchSource, device: torch.device) -> Iterator[BatchSource]:
+def staged(batches: BatchSource, device: torch.device) -> AbstractContextManager[BatchSource]:
     """`batches`, staged where the device is not the one that reads them."""
-    if device.type == "cpu":
-        yield batches
-        return
-    ahead = Staged(batches, device)
-    try:
-        yield ahead
-    finally:
-        ahead.close()
+    return nullcontext(batches) if device.type == "cpu" else closing(Staged(batches, device))

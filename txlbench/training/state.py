@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import torch
-from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
+from txlbench.data.streams import Batch
 from txlbench.models.interface import LanguageModel, State
 from txlbench.models.memory import Memory
 
@@ -49,19 +49,10 @@ def full_size_memory(model: LanguageModel, rows: int, span: AttentionSpan) -> St
     return state.replace(zeros).reset(torch.ones(rows, dtype=torch.bool))
 
 
-class BatchLike(Protocol):
-    """What the loop needs of a batch; see `txlbench.data.streams.Batch`."""
-
-    tokens: Tensor
-    targets: Tensor
-    scored: int
-    first: bool
-
-
 class BatchSource(Protocol):
     """Batches by position, so that a step number is all that a resume needs."""
 
-    def __getitem__(self, step: int) -> Any: ...
+    def __getitem__(self, step: int) -> Batch: ...
 
 
 @dataclass
