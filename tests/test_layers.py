@@ -24,7 +24,7 @@ LAYERS = [
     ["training", "evaluation"],
     ["runs", "commands"],
     ["cli"],
-    ["__main__"],
+    ["api", "__main__"],
 ]
 """Lowest first. A module imports from lower layers and from its own package, nothing else:
 records read and write configurations, so they stand on config."""
@@ -34,17 +34,22 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 HEAVY = {
     "numpy": {part for part in LEVEL if part != "config"},
     "torch": {"seeding", "machine", "data", "models", "training", "evaluation", "runs", "commands"},
-    "pandas": {"reporting"},
+    "pandas": {"reporting", "api"},
     "matplotlib": {"reporting"},
     "mlflow": {"tracking"},
     "ray": {"runs"},
     "click": {"cli"},
-    "rich": {"cli", "data"},
+    "rich": {"cli", "data", "api"},
 }
 """The parts that may import a library at all."""
 
 ONE_FILE = ["mlflow", "ray"]
-LAZY = {"numpy": {"seeding", "cli"}, "torch": {"seeding", "machine"}, "rich": {"data"}}
+LAZY = {
+    "numpy": {"seeding", "cli"},
+    "torch": {"seeding", "machine"},
+    "rich": {"data", "api"},
+    "pandas": {"api"},
+}
 """Parts that may import a library inside functions only, so that the command line is quick."""
 
 

@@ -128,3 +128,18 @@ def test_its_loss_file_is_one(tmp_path, monkeypatch):
     found = read_loss_file(Path("mine.npz"))
     assert found.losses[:, 0].tolist() == [np.float32(c / 1000) for c in (100, 200, 300)]
     assert (found.name, found.split, len(found.positions)) == ("mine", "test", 2000)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if "import txlbench" in page.read_text()],
+    ids=lambda page: page.name,
+)
+def test_the_python_of_a_page_runs(page, folder, capsys):
+    """All blocks of a page in order, as a notebook would run them."""
+    names = {}
+    for block in blocks(page, "python"):
+        exec(block, names)
+    shown = capsys.readouterr().out
+    assert "Transformer-XL" in shown
+    assert "did you mean" in shown

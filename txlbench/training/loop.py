@@ -11,8 +11,12 @@ from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
 from txlbench.data.streams import Batch
 from txlbench.models.interface import State
-from txlbench.training.objective import Auxiliary, scored_loss
-from txlbench.training.optimisation import apply_gradients, learning_rate
+from txlbench.training.optimisation import (
+    Auxiliary,
+    apply_gradients,
+    learning_rate,
+    scored_loss,
+)
 from txlbench.training.runtime import autocast, products
 from txlbench.training.state import BatchSource, Progress, TrainingState, empty_memories
 
