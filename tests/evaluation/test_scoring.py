@@ -287,3 +287,10 @@ def test_sums_stay_exact_over_many_small_losses():
     for _ in range(64):
         total.add(np.full(2**15, 1 + 2**-20, dtype=np.float32), np.zeros(2**15, dtype=np.int64))
     assert total.mean == pytest.approx(1 + 2**-20, abs=1e-12)
+
+
+def test_standard_errors_by_position() -> None:
+    total = LossSum(3)
+    total.add(np.array([1.0, 3.0, 2.0, 5.0]), np.array([0, 0, 0, 1]))
+    expected = np.std([1, 3, 2], ddof=1) / 3**0.5
+    assert total.errors_by_position() == [pytest.approx(expected), None, None]

@@ -28,20 +28,24 @@ class LossSum:
 
     Attributes:
         length: positions of a segment or window.
-        sums, counts: float64 and int64 [length], by position in the segment.
+        sums, squares, counts: float64, float64 and int64 [length], by position in the segment.
     """
 
     length: int
     sums: NDArray[np.float64] = field(init=False)
+    squares: NDArray[np.float64] = field(init=False)
     counts: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
         self.sums = np.zeros(self.length)
+        self.squares = np.zeros(self.length)
         self.counts = np.zeros(self.length, dtype=np.int64)
 
     def add(self, losses: NDArray[np.floating[Any]], positions: NDArray[np.integer[Any]]) -> None:
         """Adds losses [K] of targets at `positions` [K] of their segments."""
-        np.add.at(self.sums, positions, losses.astype(np.float64))
+        exact = losses.astype(np.float64)
+        np.add.at(self.sums, positions, exact)
+        np.add.at(self.squares, positions, exact**2)
         np.add.at(self.counts, positions, 1)
 
     @property
@@ -59,6 +63,20 @@ class LossSum:
         return [
             float(total / count) if count else None
             for total, count in zip(self.sums, self.counts, strict=True)
+        ]
+
+    def errors_by_position(self) -> list[float | None]:
+        """Standard errors of `by_position`, None where fewer than two targets were scored.
+
+        Targets at one position of a segment lie a segment apart, and count as independent.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = self.sums / self.counts
+            variances = (self.squares - self.counts * means**2) / (self.counts - 1)
+            errors = np.sqrt(np.maximum(variances, 0) / self.counts)
+        return [
+            float(error) if count > 1 else None
+            for error, count in zip(errors, self.counts, strict=True)
         ]
 
 
@@ -99,6 +117,7 @@ class Score:
     Attributes:
         loss: mean in nats over `tokens` targets.
         by_position: the mean at each position of a segment, None where nothing is scored.
+        errors_by_position: their standard errors, None where fewer than two are scored.
         cold_starts: streams that began without the memory that a longer text would give.
         dtype: the number format in which the model computed.
         dropped: predictions of the split that were asked for and not scored.
@@ -109,6 +128,7 @@ class Score:
     loss: float
     tokens: int
     by_position: list[float | None]
+    errors_by_position: list[float | None]
     cold_starts: int
     dtype: str
     dropped: int = 0
@@ -146,6 +166,7 @@ def score(
         total.mean,
         total.tokens,
         total.by_position(),
+        total.errors_by_position(),
         cold,
         dtype_name(model),
         losses=losses,

@@ -119,6 +119,7 @@ class ReclGroup(Record):
     Attributes:
         name: a letter, empty where there is one group only; not in the file.
         losses: mean loss at each context, by model.
+        loss_errors: their standard errors, from the same blocks of tokens as the null's.
         ecl: effective context length (Khandelwal et al. 2018) by model.
     """
 
@@ -128,6 +129,7 @@ class ReclGroup(Record):
     positions: ScoredPositions | None = None
     blocks: BlockCount
     losses: dict[str, tuple[FiniteFloat, ...]]
+    loss_errors: dict[str, tuple[FiniteFloat, ...]] = Field(default_factory=dict)
     baselines: tuple[Baseline, ...]
     warnings: tuple[str, ...]
     results: tuple[ReclResult, ...]

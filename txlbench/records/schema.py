@@ -172,6 +172,7 @@ class EvaluationRecord(Record):
         tokens, dropped: targets of the split that were scored, and that were left out.
         cold_starts: streams that began without the memory that a longer text would give.
         by_position: mean loss at each position of the segment; None where unscored.
+        errors_by_position: their standard errors; empty in records of earlier versions.
         checkpoint, step: which weights were measured.
         dtype: number format of the matrix products.
     """
@@ -182,6 +183,7 @@ class EvaluationRecord(Record):
     dropped: Count = 0
     cold_starts: Count = 0
     by_position: tuple[FiniteFloat | None, ...] = ()
+    errors_by_position: tuple[FiniteFloat | None, ...] = ()
     checkpoint: str = "best"
     step: Count | None = None
     dtype: str = "unknown"

@@ -85,6 +85,7 @@ def _record(
             dropped=scored.dropped,
             cold_starts=scored.cold_starts,
             by_position=tuple(scored.by_position),
+            errors_by_position=tuple(scored.errors_by_position),
             checkpoint="best",
             step=step,
             dtype=scored.dtype,

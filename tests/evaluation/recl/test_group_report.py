@@ -127,3 +127,14 @@ assert all(line["capped"] for line in found["results"])
         check=True,
     )
     assert float(done.stdout) < 3
+
+
+def test_standard_errors_of_losses_count_blocks_of_tokens():
+    """Independent tokens have the usual error; losses that repeat 16 times four times that."""
+    noise = np.random.default_rng(3).normal(3, 0.5, (2, 6400))
+    repeated = noise[:, ::16].repeat(16, axis=1)
+    group = from_losses(np.stack([noise, repeated]))
+    errors = group_report(group, TERMS).loss_errors
+    usual = 0.5 / 6400**0.5
+    assert errors["a"] == pytest.approx([usual, usual], rel=0.4)
+    assert errors["b"] == pytest.approx([4 * usual, 4 * usual], rel=0.4)

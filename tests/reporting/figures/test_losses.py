@@ -54,3 +54,18 @@ def test_long_segments_are_averaged_in_growing_bins(laboratory: Laboratory) -> N
     assert list(positions[:4]) == [1, 2, 3, 4]
     assert np.diff(positions)[-1] > 10
     assert len(positions) < 64
+
+
+def test_a_single_seed_has_a_band_for_the_sampling_of_tokens(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(seeds=[1], rows=[{"label": "a"}])
+    line, config, run = laboratory.runs(directory)[0]
+    errors = {"by_position": [2.0, None, 3.0], "errors_by_position": [0.1, None, 0.2]}
+    laboratory.finish(run, config, line, **errors)
+    drawing = losses.draw_loss_by_position(*read(directory))
+    assert drawing is not None
+    (band,) = drawing.axes.collections
+    heights = {tuple(np.round(vertex, 6)) for vertex in band.get_paths()[0].vertices}
+    for position, loss, error in ((1, 2.0, 0.1), (3, 3.0, 0.2)):
+        for side in (-1.96, 1.96):
+            assert (position, round((loss + side * error) / np.log(2), 6)) in heights
+    assert "95 %" in drawing.subtitle

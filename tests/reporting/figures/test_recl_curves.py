@@ -84,3 +84,11 @@ def test_ticks_stand_at_contexts_and_are_few(tmp_path, number):
 )
 def test_round_numbers(low, high, expected):
     assert _round_numbers(low, high) == pytest.approx(expected)
+
+
+def test_losses_have_a_band_for_the_sampling_of_tokens(tmp_path):
+    _, group, axes = drawn(draw_losses, tmp_path)
+    first = axes.collections[0].get_paths()[0].vertices
+    loss, error = (values["XL"][0] for values in (group.losses, group.loss_errors))
+    assert first[:, 1].min() < loss / np.log(2)
+    assert (first == [100, (loss - 1.96 * error) / np.log(2)]).all(axis=1).any()

@@ -173,6 +173,12 @@ def group_report(
             name: tuple(means)
             for name, means in zip(group.names, group.losses.mean(axis=2).tolist(), strict=True)
         },
+        loss_errors={
+            name: tuple(errors.tolist())
+            for name, errors in zip(
+                group.names, _standard_errors(group.losses, blocks), strict=True
+            )
+        },
         baselines=tuple(
             Baseline(r=r, perplexity=tuple(line.tolist()))
             for r, line in zip(terms.shares, measures.gains.baseline, strict=True)
@@ -183,6 +189,15 @@ def group_report(
         sensitivity=tuple(sensitivity(group, terms, measures, blocks, signs)),
         ecl=_ecl(group, terms),
     )
+
+
+def _standard_errors(losses: NDArray[np.float64], blocks: Blocks) -> NDArray[np.float64]:
+    """Of the means of losses [M, C, T] over tokens, which within a block may be correlated."""
+    deviations = losses - losses.mean(axis=2, keepdims=True)
+    starts = np.flatnonzero(np.diff(blocks.index, prepend=-1))
+    sums = np.add.reduceat(deviations, starts, axis=2)
+    variance = np.square(sums).sum(axis=2) * blocks.count / (blocks.count - 1)
+    return np.sqrt(variance) / losses.shape[2]
 
 
 def _scored(positions: NDArray[np.int64]) -> ScoredPositions:

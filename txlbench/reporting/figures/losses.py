@@ -3,6 +3,9 @@
 Rows stand in the order measured. Without recurrence the first tokens of a segment lack context.
 """
 
+from collections.abc import Iterator
+from itertools import zip_longest
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from txlbench.config.base import displayed, shown
+from txlbench.records.schema import Outcome
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.figures.series import (
     LineFigure,
@@ -21,6 +25,7 @@ from txlbench.reporting.figures.series import (
     unit_of,
 )
 from txlbench.reporting.figures.style import (
+    NORMAL_95,
     PALE,
     Drawing,
     Palette,
@@ -42,13 +47,14 @@ def draw_loss_by_position(results: Results, palette: Palette) -> Drawing | None:
     unit = unit_of(results)
     rows = dict(results.comparable_in(unit))
     frame = positions_frame(results)
-    frame = binned(frame[frame["label"].isin(list(rows))], unit)
+    frame = binned(frame[frame["label"].isin(list(rows))])
+    frame["value"] = [displayed(loss, unit) for loss in frame["loss"]]
     if frame.empty:
         return None
     parts = by_label(frame)
     lines = LineFigure({label: rows[label] for label in parts}, palette, unit)
     for label, part in parts.items():
-        lines.add(label, over_seeds(part, "position"))
+        lines.add(label, _with_band(part, unit))
     longest = float(frame["position"].max())
     is_logarithmic = longest > LOGARITHMIC_FROM
     _set_positions(lines.axes, longest, is_logarithmic)
@@ -56,29 +62,49 @@ def draw_loss_by_position(results: Results, palette: Palette) -> Drawing | None:
     lines.finish(list(frame["value"]), f"position in the segment (tokens{scale})")
     split = results.runs[0].config.evaluate.split
     half = any(run.untrained_positions for run in results.runs)
-    subtitle = f"{split}; falling: the first tokens lack context{seeds_of(frame)}"
+    sampling = "; shaded: 95 % for the sampling of tokens" * bool(frame["error"].any())
+    shaded = seeds_of(frame) or sampling
+    subtitle = f"{split}; falling: the first tokens lack context{shaded}"
     subtitle += "; half loss: only the positions that it trains" * half
     return Drawing(lines.figure, "Loss within the segment: context fragmentation", subtitle)
 
 
 def positions_frame(results: Results) -> pd.DataFrame:
-    """Loss at each position of the segment, from 1: label, seed, position, loss, value.
+    """Loss at each position of the segment, from 1: label, seed, position, loss, error (nats).
 
-    Positions that were not scored, or that training left out, have no line.
+    Positions that were not scored, or that training left out, have no line. The standard error is
+    0 where it was not recorded.
     """
     return pd.DataFrame(
         [
-            (run.label, run.config.seed, position, loss, run.displayed(loss))
+            (run.label, run.config.seed, position, loss, error or 0.0)
             for run in results.runs
             if run.outcome
-            for position, loss in enumerate(run.outcome.by_position.by_position, start=1)
+            for position, (loss, error) in enumerate(_by_position(run.outcome), start=1)
             if loss is not None and position > run.untrained_positions
         ],
-        columns=["label", "seed", "position", "loss", "value"],
+        columns=["label", "seed", "position", "loss", "error"],
     )
 
 
-def binned(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
+def _by_position(outcome: Outcome) -> Iterator[tuple[float | None, float | None]]:
+    """Loss at each position, with its standard error."""
+    found = outcome.by_position
+    return zip_longest(found.by_position, found.errors_by_position)
+
+
+def _with_band(part: pd.DataFrame, unit: str) -> pd.DataFrame:
+    """Mean and range over seeds; of a single seed an interval for the sampling of tokens."""
+    found = over_seeds(part, "position")
+    if part["seed"].nunique() == 1:
+        ordered = part.set_index("position").sort_index()
+        for name, side in (("min", -1), ("max", 1)):
+            edges = ordered["loss"] + side * NORMAL_95 * ordered["error"]
+            found[name] = [displayed(nats, unit) for nats in edges]
+    return found
+
+
+def binned(frame: pd.DataFrame) -> pd.DataFrame:
     """Positions averaged (in nats) in bins that grow, where the segment is long."""
     longest = frame["position"].max() if len(frame) else 0
     if longest <= LOGARITHMIC_FROM:
@@ -86,8 +112,9 @@ def binned(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
     steps = int(np.log(longest) / np.log(BIN)) + 2
     edges = np.unique(np.floor(BIN ** np.arange(steps)).astype(int))
     bins = np.searchsorted(edges, frame["position"], side="right")
-    means = frame.groupby(["label", "seed", bins], sort=False)[["position", "loss"]].mean()
-    means["value"] = [displayed(loss, unit) for loss in means["loss"]]
+    groups = frame.assign(error=frame["error"] ** 2).groupby(["label", "seed", bins], sort=False)
+    means = groups[["position", "loss", "error"]].mean()
+    means["error"] = np.sqrt(means["error"] / groups.size())  # of a mean of independent means
     return means.reset_index(["label", "seed"])
 
 

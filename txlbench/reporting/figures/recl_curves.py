@@ -18,6 +18,8 @@ from txlbench.reporting.figures.series import set_limits, unit_name
 from txlbench.reporting.figures.style import (
     DASHED,
     GREY,
+    NORMAL_95,
+    SHADE,
     Drawing,
     Palette,
     height_for,
@@ -122,15 +124,25 @@ def draw_losses(record: ReclRecord, group: ReclGroup, palette: Palette) -> Drawi
     figure = new_figure(height_for(len(curves)))
     (axes,) = figure.axes
     contexts = record.contexts
-    ends = []
+    ends, shaded = [], list[float]()
     for model, values in curves.items():
         colour, marker = palette.colour(model), palette.marker(model)
         axes.plot(contexts, values, color=colour, marker=marker, markersize=scaled(4))
+        if group.loss_errors:
+            pairs = list(zip(group.losses[model], group.loss_errors[model], strict=True))
+            low, high = (
+                [displayed(loss + side * NORMAL_95 * error, record.unit) for loss, error in pairs]
+                for side in (-1, 1)
+            )
+            axes.fill_between(contexts, low, high, color=colour, alpha=SHADE, lw=0)
+            shaded += [*low, *high]
         ends.append(End(contexts[-1], values[-1], model, colour, palette.ink(model)))
-    set_limits(axes, [value for curve in curves.values() for value in curve], record.unit)
+    heights = [value for curve in curves.values() for value in curve]
+    set_limits(axes, [*heights, *shaded], record.unit)
     set_contexts(axes, contexts, "context length (tokens)")
     axes.set_ylabel(f"loss ({unit_name(record.unit, axes.get_yscale())})")
     label_ends(axes, ends)
     title = f"Loss by context length{f', group {group.name}' * bool(group.name)}"
     subtitle = f"{group.tokens:,} tokens, each given exactly so many predecessors"
+    subtitle += "; shaded: 95 % for the sampling of tokens" * bool(shaded)
     return Drawing(figure, title, subtitle)

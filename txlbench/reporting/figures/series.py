@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from txlbench.config.base import shown
 from txlbench.reporting.experiment_results import Results, RunResult
 from txlbench.reporting.figures.labels import End, label_ends
-from txlbench.reporting.figures.style import Palette, height_for, new_figure, scaled
+from txlbench.reporting.figures.style import SHADE, Palette, height_for, new_figure, scaled
 
 OUTLYING = 20
 """Values this many times farther above the median than the median is above the least run off the
@@ -34,12 +34,12 @@ class LineFigure:
         self._lines: dict[str, pd.Series] = {}
 
     def add(self, label: str, found: pd.DataFrame, with_markers: bool = True) -> None:
-        """Draws what `over_seeds` gives for a row; where seeds span a range it is shaded."""
+        """Draws mean, min and max of a row at each point; what lies between the two is shaded."""
         colour = self._palette.colour(label)
-        if (found["count"] > 1).any():
+        if (found["max"] > found["min"]).any():
             places = found.index.to_numpy()
             self.axes.fill_between(
-                places, found["min"], found["max"], color=colour, alpha=0.15, lw=0
+                places, found["min"], found["max"], color=colour, alpha=SHADE, lw=0
             )
         if with_markers:
             marker = self._palette.marker(label)

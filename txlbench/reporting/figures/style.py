@@ -29,6 +29,9 @@ INK = 0.75
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#666666"
 PALE = 0.3
+SHADE = 0.15
+NORMAL_95 = 1.96
+"""Standard errors on either side of a mean that make a band of 95 %."""
 DASHED = (0, (3, 2))
 
 FONT_SIZE = 9.5
