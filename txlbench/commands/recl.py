@@ -1,4 +1,4 @@
-"""`recl`: losses of every model, the metric over each group, and what is written of it."""
+"""`recl`: collects the losses of every model, measures each group and writes the finding."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ def recl_record(
     request: ReclRequest,
     rows: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> ReclRecord:
-    """What is found of models whose losses are there.
+    """Measures groups of models whose losses are there.
 
     Args:
         rows: references of the seeds of each row that has several.
@@ -161,7 +161,7 @@ def _source(subject: Subject) -> ReclSource:
 
 
 UNHASHED = ("out", "command", "device", "batch_size", "positions")
-"""What of a request changes no number."""
+"""Fields of a request that change no number."""
 
 
 def run_recl(request: ReclRequest, progress: Progress = silent) -> PublishedFinding:
@@ -209,7 +209,7 @@ def is_loss_file(reference: str) -> bool:
 def _read(
     references: Sequence[str], request: ReclRequest, progress: Progress
 ) -> dict[str, Subject]:
-    """Loss files first: they say which positions, and unless asked for which contexts, models get.
+    """Subjects by reference; positions and contexts of the loss files hold for the models too.
 
     Raises:
         UserError: also for what is asked of models where there are only loss files.
@@ -240,7 +240,7 @@ def _refuse_options_of_models(request: ReclRequest) -> None:
 
 
 def _from_file(name: str, request: ReclRequest) -> Subject:
-    """What of a loss file was asked for."""
+    """The part of a loss file that was asked for."""
     file = read_loss_file(Path(name))
     if None not in (file.split, request.split) and file.split != request.split:
         raise UserError(
@@ -266,7 +266,7 @@ def _titled(subjects: Sequence[Subject]) -> list[Subject]:
 
 
 def _name(subject: Subject) -> str:
-    """What a loss file calls itself, else what the user did."""
+    """The name that stands in a loss file, else the one that the user typed."""
     if is_loss_file(subject.reference) and subject.losses.name:
         return subject.losses.name
     return subject.reference.removesuffix(".npz")

@@ -21,12 +21,12 @@ from txlbench.evaluation.context_positions import (
 from txlbench.records.loss_file import LossFile
 
 DEFAULT_CONTEXTS = tuple(range(100, 1001, 100))
-"""Those of the paper's Figures 3 and 4; the paper gives neither its step nor its first context."""
+"""Contexts of the paper's Figures 3 and 4, which give neither their step nor the first one."""
 
 
 @dataclass(frozen=True)
 class ReclRequest:
-    """What the user asked `recl` for.
+    """A call of `recl`, or of `truth`, as the user typed it.
 
     Attributes:
         groups: models of each group, as the user calls them.

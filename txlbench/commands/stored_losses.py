@@ -25,7 +25,7 @@ OPTIMUM = f"optimum:{Planted.name}"
 """Names the best losses that any model of the corpus `planted` can have."""
 
 Progress = Callable[[str, int, int], None]
-"""Told the model, how many windows of all models are read, and how many there are."""
+"""Called with the model being read, and the windows read and to be read of all models."""
 Check = Callable[[NDArray[np.int64]], None]
 """Raises UserError where positions do not do for what the losses are for."""
 

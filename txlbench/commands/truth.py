@@ -1,7 +1,7 @@
-"""`truth`: losses and RECL of runs on `planted`, beside what is known of them exactly.
+"""`truth`: losses and RECL of runs on `planted`, beside the exact ones, which are known.
 
 Of the seeds of a row the one with the lowest validation loss is shown: which seed learns all lags
-is luck of its training, and no question to RECL.
+is luck of its training, and not a question of RECL.
 """
 
 import math
@@ -98,7 +98,7 @@ def _finished(directory: ExperimentDirectory, line: Line) -> Iterator[Judged]:
 
 
 def _row(row: Judged, subject: Subject, terms: ReclTerms) -> TruthRow:
-    """What was measured of a run, and what any model that sees as far could reach."""
+    """Measured losses and RECL of a run, beside the best of any model that sees as far."""
     measured = subject.losses
     known = known_losses(row.config, measured.positions, measured.contexts)
     found, true = (

@@ -47,7 +47,7 @@ class Positions:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What tells them from others, as plain data; of one stretch as before there were more."""
+        """Identity of these positions as plain data; the same for one stretch as ever."""
         return {k: v for k, v in vars(self).items() if self.gap or k in ("first", "step", "count")}
 
 
@@ -59,7 +59,7 @@ class GivenPositions:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What tells them from others, as plain data."""
+        """Identity of these positions as plain data."""
         return {"given": hashlib.sha256(self.array.tobytes()).hexdigest()}
 
 

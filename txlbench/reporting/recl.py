@@ -65,8 +65,7 @@ def explanations(record: ReclRecord) -> Iterator[str]:
     )
     yield (
         "Above null: a step counts only if the model's own net gain reaches the threshold too and "
-        "beats flipped signs "
-        f"(p ≤ {record.level:g})."
+        f"passes a sign-flip test of blocks of tokens (p ≤ {record.level:g})."
     )
     if any(mark.startswith("≥") for mark in marks):
         yield "≥: the last context was reached; longer ones might give more."

@@ -50,7 +50,7 @@ class Variation:
     """Another choice of contexts, or of the threshold.
 
     Attributes:
-        setting: what is other than in the main result.
+        setting: how it differs from the main result.
         rows: indexes of the contexts that are walked.
     """
 
@@ -60,7 +60,7 @@ class Variation:
 
     @property
     def is_coarser(self) -> bool:
-        """Whether its steps are none of the main result's."""
+        """Whether its steps are others than those of the main result."""
         return bool(np.diff(self.rows)[0] > 1)
 
 
@@ -93,7 +93,7 @@ def sensitivity(
 
 
 def variations(contexts: tuple[int, ...], threshold: float) -> Iterator[Variation]:
-    """Those that leave at least one step."""
+    """The variations that leave at least one step."""
     every = np.arange(len(contexts))
     steps = set(np.diff(contexts).tolist())
     for factor in COARSER:
@@ -213,7 +213,7 @@ def _scored(positions: NDArray[np.int64]) -> ScoredPositions:
 
 
 def warnings(group: ModelGroup, terms: ReclTerms) -> list[str]:
-    """What should keep a reader from believing too much."""
+    """Warnings against believing too much."""
     tokens = len(group.positions)
     few = [(r, count_of(r, tokens)) for r in terms.shares if count_of(r, tokens) < FEW]
     found = [

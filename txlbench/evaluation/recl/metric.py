@@ -108,7 +108,7 @@ def limited(length: int, longest: int | None) -> int:
 
 @dataclass(frozen=True)
 class ReclTerms:
-    """What decides RECL beside the losses.
+    """Settings that decide RECL beside the losses.
 
     Attributes:
         shares: values of r, the share of tokens that are the hardest.

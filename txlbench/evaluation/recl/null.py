@@ -176,7 +176,7 @@ def _by_block(
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """What is measured of M models at R shares and S steps: [M, R, S] each."""
+    """Gains, net gains and p-values of M models at R shares and S steps: [M, R, S] each."""
 
     gains: Gains
     net_gains: NDArray[np.float64]
@@ -192,7 +192,7 @@ class Measures:
         return self.gains.relative >= threshold
 
     def counts_above_null(self, threshold: float) -> NDArray[np.bool_]:
-        """Those of them whose net gain reaches it too and beats flipped signs.
+        """The steps whose net gain reaches it too and passes the sign-flip test.
 
         A walk stops at the first step that does not count, so tests along it need no correction.
         """
