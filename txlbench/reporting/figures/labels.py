@@ -1,9 +1,10 @@
-"""Names at the ends of curves, moved apart so that none covers another, and ticks at contexts."""
+"""Names at the ends of curves, moved apart so that none covers another; ticks, limits and units."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -16,6 +17,11 @@ LINE_HEIGHT = 0.19
 BELOW_AXES = 0.55
 """Inches of an axes' place that its ticks and their label take."""
 MOST_TICKS = 11
+
+
+OUTLYING = 20
+"""Values this many times farther above the median than the median is above the least run off the
+top of a figure."""
 
 
 @dataclass(frozen=True)
@@ -105,3 +111,29 @@ def set_contexts(axes: Axes, contexts: Sequence[int], label: str) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(shown, [f"{context:,}" for context in shown])
     axes.set_xlabel(label)
+
+
+def set_limits(axes: Axes, values: Sequence[float], unit: str) -> None:
+    """Fixes the vertical axis around `values`; perplexities that span much on a log scale.
+
+    What lies far above the others, as after a divergence, does not count.
+    """
+    array = np.asarray(values, dtype=float)
+    if unit == "ppl":
+        array = np.log(array)
+    low, median = array.min(), np.median(array)
+    high = min(array.max(), median + OUTLYING * (median - low)) if median > low else array.max()
+    if unit == "ppl":
+        low, high = np.exp(low), np.exp(high)
+    if unit == "ppl" and high > 4 * low:
+        axes.set_yscale("log")
+        axes.set_ylim(low / 1.1, high * 1.1)
+    else:
+        margin = max(0.06 * (high - low), 0.005 * high) or 0.05
+        axes.set_ylim(low - margin, high + margin)
+
+
+def unit_name(unit: str, scale: str = "linear") -> str:
+    """The unit in words, with the scale of its axis unless it is linear."""
+    name = "bits per character" if unit == "bpc" else "perplexity"
+    return f"{name}, log scale" if scale == "log" else name

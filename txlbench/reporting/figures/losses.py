@@ -15,13 +15,13 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from txlbench.config.base import displayed, shown
 from txlbench.records.schema import Outcome
 from txlbench.reporting.experiment_results import Results
+from txlbench.reporting.figures.labels import unit_name
 from txlbench.reporting.figures.series import (
     LineFigure,
     by_label,
     name_with_state,
     over_seeds,
     seeds_of,
-    unit_name,
     unit_of,
 )
 from txlbench.reporting.figures.style import (

@@ -13,8 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from txlbench.config.base import displayed
 from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclResult
-from txlbench.reporting.figures.labels import End, label_ends, set_contexts
-from txlbench.reporting.figures.series import set_limits, unit_name
+from txlbench.reporting.figures.labels import End, label_ends, set_contexts, set_limits, unit_name
 from txlbench.reporting.figures.style import (
     DASHED,
     GREY,

@@ -8,12 +8,8 @@ from matplotlib.axes import Axes
 
 from txlbench.config.base import shown
 from txlbench.reporting.experiment_results import Results, RunResult
-from txlbench.reporting.figures.labels import End, label_ends
+from txlbench.reporting.figures.labels import End, label_ends, set_limits, unit_name
 from txlbench.reporting.figures.style import SHADE, Palette, height_for, new_figure, scaled
-
-OUTLYING = 20
-"""Values this many times farther above the median than the median is above the least run off the
-top of a figure."""
 
 Runs = tuple[RunResult, ...]
 
@@ -100,34 +96,9 @@ def seeds_of(frame: pd.DataFrame) -> str:
     return "; shaded: range over seeds" if frame["seed"].nunique() > 1 else ""
 
 
-def set_limits(axes: Axes, values: Sequence[float], unit: str) -> None:
-    """Fixes the vertical axis around `values`; perplexities that span much on a log scale.
-
-    What lies far above the others, as after a divergence, does not count.
-    """
-    array = np.asarray(values, dtype=float)
-    if unit == "ppl":
-        array = np.log(array)
-    low, median = array.min(), np.median(array)
-    high = min(array.max(), median + OUTLYING * (median - low)) if median > low else array.max()
-    if unit == "ppl":
-        low, high = np.exp(low), np.exp(high)
-    if unit == "ppl" and high > 4 * low:
-        axes.set_yscale("log")
-        axes.set_ylim(low / 1.1, high * 1.1)
-    else:
-        margin = max(0.06 * (high - low), 0.005 * high) or 0.05
-        axes.set_ylim(low - margin, high + margin)
-
-
 def unit_of(results: Results) -> str:
     """The unit of the experiment's first row; rows in another are left out of a figure."""
     return results.runs[0].unit
-
-
-def unit_name(unit: str, scale: str = "linear") -> str:
-    name = "bits per character" if unit == "bpc" else "perplexity"
-    return f"{name}, log scale" if scale == "log" else name
 
 
 def name_with_state(label: str, runs: Sequence[RunResult]) -> str:
