@@ -67,7 +67,7 @@ def _al_rfou_parameters(config: "ModelConfig") -> int:
 
 
 def row_products(config: "ModelConfig", keys: float) -> float:
-    """Each query times a row of every distance."""
+    """Products of each query with a row of every distance."""
     return keys * config.n_head * config.head_size
 
 

@@ -49,7 +49,7 @@ def _block(config: ModelConfig) -> int:
 
 
 def train_targets(config: RunConfig) -> int:
-    """Predictions trained on, were every segment full: batch_size * stride * max_step."""
+    """The predictions trained on: batch_size * stride * max_step."""
     return config.train.batch_size * config.train.stride * config.train.max_step
 
 
@@ -113,7 +113,7 @@ FLOAT = 4
 
 
 def resume_bytes(config: RunConfig, vocabulary_size: int) -> int:
-    """A checkpoint to continue from: weights, Adam's two moments, an average, memory."""
+    """Bytes of a checkpoint to resume from: weights, Adam's moments, an average, memory."""
     model, train = config.model, config.train
     copies = 3 + (train.average_from is not None)
     states = 0
@@ -123,6 +123,6 @@ def resume_bytes(config: RunConfig, vocabulary_size: int) -> int:
 
 
 def checkpoint_bytes(config: RunConfig, vocabulary_size: int) -> int:
-    """What a run's checkpoints come to: two to continue from, and the best weights."""
+    """Bytes of a run's checkpoints: two to resume from, and the best weights."""
     best = FLOAT * parameters(config.model, vocabulary_size)
     return 2 * resume_bytes(config, vocabulary_size) + best

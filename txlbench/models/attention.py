@@ -1,4 +1,4 @@
-"""Multi-head attention over memory and segment, scored by the encoding."""
+"""Multi-head attention over memory and segment: the plain path, and the choice of a kernel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Scoring:
         return self.encoding.scores(self.layer, query_HBTK, key_HBSK, self.shared)
 
     def transformed(self, query_BTHK: Tensor, context_BS2HK: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and context as the encoding lets them meet: as they are, unless it turns them."""
+        """Queries and context after the encoding's `transform`, which mostly changes neither."""
         given_HBTK = query_BTHK.permute(2, 0, 1, 3)
         key_HBSK, value_HBSK = context_BS2HK.permute(2, 3, 0, 1, 4)
         query_HBTK, turned_HBSK = self.encoding.transform(self.layer, given_HBTK, key_HBSK)
@@ -113,7 +113,7 @@ class Attention(nn.Module):
         return self.training and torch.is_grad_enabled() and not plain
 
     def _kernel(self, device: str, scoring: Scoring) -> Kernel | None:
-        """What computes attention without its probabilities; None where they are computed.
+        """Chooses the kernel, which keeps no probabilities; None for the plain path.
 
         Compiled for a CPU the plain path is faster than one that is broken into parts.
         """
@@ -149,19 +149,19 @@ class Attention(nn.Module):
         return fused_attention(query_BTHK, context_BS2HK, terms, mask, dropout)
 
     def queries(self, input_BTD: Tensor) -> Tensor:
-        """[H, B, T, K], contiguous."""
+        """The queries [H, B, T, K], contiguous."""
         return self._split(self.q_net(input_BTD))
 
     def keys_values(self, input_BTD: Tensor) -> Tensor:
-        """Both in one, as a view: [2, H, B, T, K]."""
+        """Keys and values in one, as a view: [2, H, B, T, K]."""
         projected = self.kv_net(input_BTD).unflatten(-1, (2, self.heads, self.size))
         return projected.permute(2, 3, 0, 1, 4)
 
     def joined(self, mixed_HBTK: Tensor) -> Tensor:
-        """The heads' values brought together: [B, T, D]."""
+        """The output projection of all heads: [B, T, D]."""
         mixed: Tensor = self.o_net(mixed_HBTK.permute(1, 2, 0, 3).flatten(2))
         return mixed
 
     def _split(self, projected: Tensor) -> Tensor:
-        """[B, L, H * K] -> [H, B, L, K]."""
+        """Splits the heads: [B, L, H * K] -> [H, B, L, K]."""
         return projected.unflatten(-1, (self.heads, self.size)).permute(2, 0, 1, 3).contiguous()

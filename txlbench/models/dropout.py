@@ -24,7 +24,7 @@ def keep_mask(like: Tensor, rate: float) -> Tensor:
 
 
 def kept(shape: tuple[int, ...], rate: float) -> Tensor:
-    """0 with probability `rate`, else 1, as int8."""
+    """A mask as int8: 0 with probability `rate`, else 1."""
     size = math.prod(shape)
     words = bit_source().random_raw(-(-size // 4))
     # Compared by numpy and cast from bytes: both are several times faster than PyTorch's
@@ -35,7 +35,7 @@ def kept(shape: tuple[int, ...], rate: float) -> Tensor:
 
 
 def _drawn_here(values: Tensor) -> bool:
-    """Whether masks are this file's, not PyTorch's."""
+    """Whether masks are drawn by this module instead of by PyTorch."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -52,7 +52,7 @@ class Dropout(nn.Module):
         return self.drop(values)
 
     def drop(self, values: Tensor) -> Tensor:
-        """`values` times a mask."""
+        """Multiplies `values` with a new mask."""
         if not _drawn_here(values):
             return dropout(values, self.rate)
         return values * keep_mask(values, self.rate)

@@ -9,7 +9,7 @@ from txlbench.models.dropout import Dropout
 
 
 def places_by_cluster(tokens_N: Tensor, clusters: list[Cluster]) -> tuple[Tensor, ...]:
-    """The places of each cluster's tokens, in order; a device waits for the host once for all."""
+    """The positions of each cluster's tokens, in order; a device waits for the host once."""
     index_N = torch.zeros_like(tokens_N)
     for cluster in clusters[1:]:
         index_N += tokens_N >= cluster.first

@@ -1,4 +1,4 @@
-"""What every model offers, so that training, evaluation and RECL know nothing of its kind.
+"""The interface of all models: training, evaluation and RECL know nothing of their kind.
 
 Names of tensors end in their shape. The letters, everywhere in the package:
 
@@ -69,7 +69,7 @@ class LanguageModel(nn.Module, ABC):
         """An empty memory for `batch_size` streams."""
 
     def evaluation_state(self, state: Any) -> State:
-        """What `state` remembers, in the form that evaluates fastest; by default as it is.
+        """The state in the form that evaluates fastest; by default as it is.
 
         A pass in evaluation mode may write into it: only the state that `forward` returns is of
         use then, or a `clone()` taken before. Weights must stay as they are in the meantime.

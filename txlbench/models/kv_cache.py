@@ -52,7 +52,7 @@ class KVCache:
 
     @property
     def length(self) -> int:
-        """Tokens that are remembered."""
+        """The number of tokens remembered."""
         return self.end - self.start
 
     def clone(self) -> "KVCache":
@@ -115,7 +115,7 @@ the last, and the table of distances."""
 
 
 def decode_layer(block: "Block", encoding: Encoding, number: int) -> DecodeLayer:
-    """A layer with its tensors at hand; only the biases, which are small, are copied."""
+    """Binds a layer's tensors; only the biases, which are small, are copied."""
     attention, heads, size = block.attention, block.attention.heads, block.attention.size
     query, key_value, out = (
         net.weight for net in (attention.q_net, attention.kv_net, attention.o_net)
@@ -170,7 +170,7 @@ def can_decode_step(model: "Transformer", tokens_BT: Tensor, cache: KVCache) -> 
 def decode_step(
     model: "Transformer", tokens_B1: Tensor, cache: KVCache, tables: Sequence[DistanceScores | None]
 ) -> Tensor:
-    """Hidden states [B, 1, D]; keys and values are written into `cache`, which has room."""
+    """Reads one token of each stream, [B, 1, D]; writes its keys and values into `cache`."""
     span, encoding, behind = cache.span, model.encoding, cache.end + 1
     seen = min(cache.length + 1, span.mem_len) if span.same_length else cache.length + 1
     new_N2HBK = cache.states_N2HBCK[..., cache.end, :]
@@ -239,7 +239,7 @@ def forward_cached(
 
 @torch.no_grad()
 def kv_cache_of(model: "Transformer", memory: Memory) -> KVCache:
-    """The keys and values of what `memory` holds, projected."""
+    """Projects what `memory` holds to keys and values."""
     like, span = model.embedding.tables[0], memory.span
     batch, length, _ = memory.layers[0].shape
     heads, size = model.config.n_head, model.config.head_size

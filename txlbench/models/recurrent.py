@@ -52,7 +52,7 @@ class RecurrentState:
         return RecurrentState(layers, self.span)
 
     def reset(self, rows_B: Tensor) -> "RecurrentState":
-        """Zeros in those streams."""
+        """The same state with zeros in those streams."""
         layers = tuple(
             tuple(
                 tensor.masked_fill(rows_B.to(tensor.device).view(-1, *[1] * (tensor.dim() - 1)), 0)
@@ -68,7 +68,7 @@ class RecurrentLayer(nn.Module, ABC):
 
     @abstractmethod
     def initial(self, batch_size: int) -> LayerState:
-        """Zeros."""
+        """The state before the first token: zeros."""
 
     def weights(self) -> Any:
         """What dropout makes of the weights in one forward pass, for `read`; None if nothing."""
@@ -105,7 +105,7 @@ class RecurrentModel(LanguageModel):
         self.softmax = AdaptiveSoftmax(config, self.embedding)
 
     def initial_state(self, batch_size: int, span: AttentionSpan) -> RecurrentState:
-        """Zeros in every layer."""
+        """A state of zeros in every layer."""
         layers: Any = self.layers
         return RecurrentState(tuple(layer.initial(batch_size) for layer in layers), span)
 
@@ -158,7 +158,7 @@ class LSTMLayer(RecurrentLayer):
 
 
 class LSTM(RecurrentModel):
-    """n_layer layers of d_model units."""
+    """An LSTM language model: n_layer layers of d_model units."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         # PyTorch lets cuDNN round an LSTM's float32 products to TF32; fp32 shall mean fp32.
@@ -226,7 +226,7 @@ class QRNNLayer(RecurrentLayer):
 
 
 class QRNN(RecurrentModel):
-    """n_layer layers of d_model units; the first sees two inputs at a time, the others one."""
+    """A QRNN language model; its first layer sees two inputs at a time, the others one."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         layers: list[RecurrentLayer] = [

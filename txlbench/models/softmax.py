@@ -26,7 +26,7 @@ LOGITS = 2**22
 
 
 def word_losses(hidden_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor) -> Tensor:
-    """Losses [N] in nats, in float32 at least."""
+    """Cross-entropy losses [N] in nats, in float32 at least."""
     if len(hidden_NE) * len(weight_VE) <= LOGITS:
         logits = at_least_float32(linear(hidden_NE, weight_VE, bias_V))
         return cross_entropy(logits, targets_N, reduction="none")
@@ -72,7 +72,7 @@ class ChunkedLoss(torch.autograd.Function):
 
 
 def _parts(hidden: int, vocabulary: int) -> Iterator[slice]:
-    """The vocabulary in parts whose logits may be held at once."""
+    """Cuts the vocabulary into parts whose logits are held at once."""
     size = max(1, LOGITS // hidden)
     return (slice(first, min(vocabulary, first + size)) for first in range(0, vocabulary, size))
 
@@ -92,7 +92,7 @@ def _targets_within(targets_N: Tensor, words: slice) -> tuple[Tensor, Tensor]:
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Logits that a log-softmax can be taken of without losing small differences."""
+    """Logits in a format whose log-softmax keeps small differences."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
@@ -146,7 +146,7 @@ class AdaptiveSoftmax(nn.Module):
             yield entries[:, index - 1 : index] + log_softmax(logits, dim=-1)
 
     def _head(self, hidden_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Hidden states as wide as the head, its weight and its bias."""
+        """The head's hidden states in its width, its weight and its bias."""
         first = self.clusters[0]
         weight, bias = self.embedding.weights(first), self.bias[: first.end]
         if len(self.clusters) > 1:
@@ -155,13 +155,13 @@ class AdaptiveSoftmax(nn.Module):
         return self._project(0, hidden_ND), weight, bias
 
     def _tail(self, index: int, hidden_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Hidden states as wide as the cluster, its weight and its bias."""
+        """The cluster's hidden states in its width, its weight and its bias."""
         cluster = self.clusters[index]
         weight, bias = self.embedding.weights(cluster), self.bias[cluster.first : cluster.end]
         return self._project(index, hidden_ND), weight, bias
 
     def _project(self, index: int, hidden_ND: Tensor) -> Tensor:
-        """From the model's width to the cluster's."""
+        """Projects hidden states from the model's width to the cluster's."""
         if self.owns_projection[index]:
             projection = self.projections[sum(self.owns_projection[:index])]
         elif len(self.embedding.projections):

@@ -34,7 +34,7 @@ def save_last(
     settings: Mapping[str, Any] | None = None,
     approve: Callable[[Path], object] = lambda _: None,
 ) -> None:
-    """Writes all that continues the training exactly: state, random sources, lengths of the logs.
+    """Writes everything an exact resume needs: state, random sources, lengths of the logs.
 
     Args:
         settings: what a training that continues from here should have been given, by name.
@@ -80,7 +80,7 @@ def place(weight: Tensor) -> tuple[int, torch.Size]:
 
 
 def write_best(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes what `best_content` gave."""
+    """Writes the content that `best_content` made."""
     _write(path, content)
 
 
@@ -115,7 +115,7 @@ def evaluation_weights(content: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def restore(content: dict[str, Any], state: TrainingState) -> int:
-    """Puts `state` and the random sources where `save_last` found them.
+    """Restores `state` and the random sources as `save_last` found them.
 
     Returns:
         The length in bytes that the metrics file had.
@@ -165,7 +165,7 @@ def _write(
 
 
 def _save(content: Mapping[str, Any], file: BinaryIO) -> None:
-    """torch.save, where a disk's refusal stays one: torch hides it behind its own complaint."""
+    """Calls torch.save and re-raises the disk's error, which torch hides behind its own."""
     try:
         torch.save(dict(content), file)
     except RuntimeError as error:
@@ -220,7 +220,7 @@ def _broken(path: Path) -> UserError:
 
 @dataclass(frozen=True)
 class CheckpointSet:
-    """Paths of a run's checkpoints, and the order in which they take each other's place."""
+    """The paths of a run's checkpoints, and how they replace each other."""
 
     directory: Path
 
@@ -230,7 +230,7 @@ class CheckpointSet:
 
     @property
     def previous(self) -> Path:
-        """What was the last checkpoint before the last one."""
+        """The checkpoint before the last one."""
         return self.directory / "previous.pt"
 
     @property
@@ -278,7 +278,7 @@ class CheckpointSet:
                     yield path, content
 
     def remove_remains(self) -> None:
-        """Deletes what a process left that was killed while it wrote."""
+        """Deletes temporary files of a process that was killed while it wrote."""
         for path in self.directory.glob(".*.pt.*"):
             path.unlink(missing_ok=True)
 
@@ -292,7 +292,7 @@ def set_aside(path: Path) -> Path:
 
 
 class SaveSchedule:
-    """Counts from the last checkpoint.
+    """Says when a checkpoint is due, by steps and time since the last one.
 
     Args:
         step: the step that training goes on from.
@@ -305,7 +305,7 @@ class SaveSchedule:
         self.saved(step)
 
     def saved(self, step: int) -> None:
-        """Begins to count anew; a checkpoint that failed counts too, so as not to fail all day."""
+        """Restarts the count; a failed checkpoint counts too, or each step would try again."""
         self._step, self._time = step, time.monotonic()
         self._asked.clear()
 

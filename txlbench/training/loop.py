@@ -44,7 +44,7 @@ class Diverged(Exception):
 
 @dataclass(frozen=True)
 class Hooks:
-    """What happens around the steps; each is given by the caller.
+    """Callbacks around the steps.
 
     Attributes:
         log: called with a training line every log_interval steps.
@@ -157,7 +157,7 @@ def _chunks(batch: Batch, config: TrainConfig, device: torch.device) -> Any:
 
 
 def _log_line(progress: Progress, config: TrainConfig) -> dict[str, float | int]:
-    """Means since the last line; the sums start again."""
+    """The means since the last log line; resets the sums."""
     line: dict[str, float | int] = {
         "step": progress.step,
         "tokens": progress.tokens,

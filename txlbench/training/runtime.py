@@ -15,7 +15,7 @@ from txlbench.training.state import BatchSource
 
 
 def resolve_precision(asked: Precision, device: torch.device) -> str:
-    """`asked`, or for auto bf16 on devices that multiply bf16 matrices much faster: fp32 else.
+    """Resolves auto: bf16 on devices that multiply bf16 matrices much faster, else fp32.
 
     That is: CUDA devices with bf16 units, and CPUs with AMX tiles. tf32 is fp32 where the device
     has no such units.
@@ -37,7 +37,7 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Inside, where tf32 is asked for, float32 products on CUDA devices are rounded to 10 bits.
+    """The context in which float32 products on a CUDA device are rounded to TF32, if asked for.
 
     An LSTM's products are cuDNN's, which has a switch of its own.
     """
@@ -79,7 +79,7 @@ class Staged:
         return batch
 
     def close(self) -> None:
-        """Waits for what is being read."""
+        """Waits for the batch that is being read."""
         self._thread.shutdown(cancel_futures=True)
 
     def _staged(self, step: int) -> Batch:

@@ -200,7 +200,7 @@ def write_hf(converted: Converted, directory: Path) -> None:
 
 
 def reverse_clusters(tensors: dict[str, Tensor]) -> None:
-    """Turns the rows of the tail clusters around, in place of the old ones.
+    """Reverses the order of the tail clusters' rows, in place.
 
     The released PyTorch code takes tail i from column -i of the head; the TensorFlow code, Hugging
     Face and this package take it from the i-th column after the head's tokens (erratum E21).
@@ -211,7 +211,7 @@ def reverse_clusters(tensors: dict[str, Tensor]) -> None:
 
 
 def _gather(path: Path, tensors: dict[str, Tensor], bias: str, layers: int, untied: bool) -> None:
-    """Makes `bias` [1 or N, H, K] of what stands in the folder for all layers or for each.
+    """Makes `bias` [1 or N, H, K] from tensors of all layers or of each layer.
 
     A bias of all layers appears again in each, or only there.
     """
@@ -229,7 +229,7 @@ def _gather(path: Path, tensors: dict[str, Tensor], bias: str, layers: int, unti
 
 
 def _scatter(tensors: dict[str, Tensor], bias: str, untied: bool) -> None:
-    """The opposite of `_gather`, in the names that Hugging Face saves."""
+    """Undoes `_gather`, in the names that Hugging Face saves."""
     owners = tensors.pop(bias)
     if not untied:
         tensors[bias] = owners[0].clone()

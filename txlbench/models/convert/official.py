@@ -115,7 +115,7 @@ def to_official(config: ModelConfig, weights: Tensors) -> dict[str, Tensor]:
 
 
 def _names(config: ModelConfig) -> dict[str, str]:
-    """Ours -> theirs for every tensor that is the same."""
+    """Maps our names to theirs for every tensor that is the same."""
     names = {"encoding.u": "r_w_bias", "encoding.v": "r_r_bias"}
     for table in range(_tables(config)):
         names[f"embedding.tables.{table}"] = f"word_emb.emb_layers.{table}.weight"
@@ -200,7 +200,7 @@ _TABLE = "word_emb.emb_layers.0.weight"
 def inferred(
     path: Path, tensors: Tensors, untie_r: bool, cutoffs: Sequence[int] | None = None
 ) -> tuple[dict[str, Any], int]:
-    """Settings of the model and its vocabulary size.
+    """Infers the model's settings and its vocabulary size from the shapes.
 
     Args:
         tensors: by official names, u and v as [owners, H, K].
@@ -239,7 +239,7 @@ def needed(path: Path, tensors: Tensors, key: str) -> Tensor:
 
 
 def _all(tensors: Tensors, pattern: str) -> list[Tensor]:
-    """The tensors of pattern 0, 1, ..., as far as they go."""
+    """The tensors named by the pattern with 0, 1, ..., up to the first that is missing."""
     names = takewhile(tensors.__contains__, map(pattern.format, count()))
     return [tensors[name] for name in names]
 

@@ -34,7 +34,7 @@ DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 
 
 class Entry(NamedTuple):
-    """Where a tensor lies, and what it is."""
+    """An index entry: dtype and shape of a tensor, and its place in the data files."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -125,7 +125,7 @@ def _entry(message: bytes) -> Entry:
 
 
 def _number(fields: dict[int, list[int | bytes]], number: int) -> int:
-    """A field that is a number, which is left out where it is 0."""
+    """A numeric field; protocol buffers leave out zeros."""
     return int(fields.get(number, [0])[0])
 
 
@@ -197,7 +197,7 @@ class Variables:
         return tensor.T.contiguous() if transposed else tensor
 
     def numbered(self, pattern: str) -> list[str]:
-        """The names of pattern 0, 1, ..., as far as they go."""
+        """The names by the pattern with 0, 1, ..., up to the first that is missing."""
         return list(takewhile(self.__contains__, map(pattern.format, count())))
 
 

@@ -139,14 +139,14 @@ def _parts(module: Inert) -> dict[str, Inert]:
 
 
 def _part(module: Inert, *names: str) -> dict[str, Any]:
-    """The attributes of a module deep inside, none if there is no such module."""
+    """The attributes of a nested module; empty if there is no such module."""
     for name in names:
         module = _parts(module).get(name, Inert())
     return vars(module)
 
 
 def _told(model: Inert) -> dict[str, Any]:
-    """Settings that the model's parts hold as attributes."""
+    """The settings that the model's modules hold as attributes."""
     attention = ("layers", "0", "dec_attn")
     told = {
         "dropout": _part(model, "drop").get("p"),

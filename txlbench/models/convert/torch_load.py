@@ -29,7 +29,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 def load(path: Path, known: Mapping[str, Any] = NOTHING, file: BinaryIO | None = None) -> Any:
-    """What `path` holds, with tensors on the CPU.
+    """Loads `path` with torch's weights-only loader, tensors on the CPU.
 
     Args:
         known: what full names of classes and functions in the file stand for. Everything else
@@ -127,7 +127,7 @@ def edited(path: Path) -> BinaryIO:
 
 
 def _edits(opcodes: Iterable[Any]) -> Iterator[tuple[int, int, bytes]]:
-    """(start, end, replacement) of bytes, before each id's tuple and at its end."""
+    """Yields edits (start, end, replacement) of bytes: before each id's tuple and at its end."""
     marks: list[list[Any]] = []
     closed: list[Any] = []
     memo: dict[int, Any] = {}

@@ -67,7 +67,7 @@ class ContextProjection(torch.autograd.Function):
 
 
 def project(segment_BTD: Tensor, context_BSD: Tensor, weight_ID: Tensor) -> Tensor:
-    """[B, S, I] of a context whose last T states are the segment, without its graph."""
+    """Projects a context [B, S, D], whose last T states are the segment, to [B, S, I]."""
     projected: Tensor = ContextProjection.apply(  # type: ignore[no-untyped-call]
         segment_BTD, context_BSD, weight_ID.to(segment_BTD.dtype)
     )
@@ -87,7 +87,7 @@ class AttentionDropout:
         return cls(kept(shape, rate), 1 / (1 - rate))
 
     def of(self, values: Tensor, streams: slice, tile: Tile) -> Tensor:
-        """`values`, [H * b, t, W], where they are kept; 0 where there are no keys."""
+        """Applies a tile's part of the mask to `values`, [H * b, t, W]."""
         kept_HBTS = self.kept_HBTS[:, streams, tile.queries, tile.keys].to(values.dtype)
         mask = pad(kept_HBTS.mul_(self.scale).flatten(0, 1), (0, values.shape[2] - tile.shape[1]))
         return values * mask

@@ -49,7 +49,7 @@ def _by_distance(query_HBTK: Tensor, terms: ScoreTerms) -> Tensor | None:
 
 
 def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
-    """What becomes of the score of content, over sqrt(d_head), of query i and key j."""
+    """The `score_mod` of FlexAttention: adds positions and hides states before a memory reset."""
     queries, keys, valid_len_B = mask.queries, mask.keys, mask.valid_len_B
 
     def score(content: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ def _blocks(queries: int, keys: int, attention_length: int | None, device: str) 
 
 
 def _kernel(device: str) -> Callable[..., Any]:
-    """Compiled where it is fast; as it is elsewhere, and within what is compiled as a whole."""
+    """FlexAttention, compiled unless on a CPU or within a compiled forward pass."""
     if device == "cpu" or torch.compiler.is_compiling():
         return flex_attention
     return _compiled()

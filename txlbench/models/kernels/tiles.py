@@ -46,16 +46,16 @@ class Tile:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many queries and keys."""
+        """The numbers of queries and keys."""
         return self.queries.stop - self.queries.start, self.keys.stop - self.keys.start
 
     def wide_keys(self, dtype: torch.dtype) -> slice:
-        """Its keys, and after them what makes rows of scores long enough."""
+        """Its keys, and the padding behind them."""
         start, (_, keys) = self.keys.start, self.shape
         return slice(start, start + row_length(keys, dtype))
 
     def distances(self, rows: int, dtype: torch.dtype) -> slice:
-        """Where a table has an unused row, the tile's distances, and what makes rows long enough.
+        """A table's unused row, the tile's distances, and the padding behind them.
 
         Args:
             rows: of the table, which has PADDING more at its end.
@@ -66,7 +66,7 @@ class Tile:
 
 
 def stream_groups(batch: int, stream_bytes: int) -> Iterator[slice]:
-    """Streams taken together, where the scores of one have that many bytes."""
+    """Groups of streams whose scores fill a tile, where those of one have that many bytes."""
     size = max(1, TILE_BYTES // stream_bytes)
     return (slice(begin, min(batch, begin + size)) for begin in range(0, batch, size))
 
@@ -74,7 +74,7 @@ def stream_groups(batch: int, stream_bytes: int) -> Iterator[slice]:
 def tiles(
     queries: int, keys: int, stream_bytes: int, attention_length: int | None
 ) -> Iterator[Tile]:
-    """Covers every query of a stream; cut, most keys in their future are left out.
+    """Cuts a stream's queries into tiles, which skip most keys in the future.
 
     Args:
         stream_bytes: of its scores.
@@ -89,7 +89,7 @@ def tiles(
 
 @dataclass(frozen=True)
 class Shared:
-    """What all streams have in common.
+    """The operands that all streams share.
 
     Attributes:
         u_HK, v_HK: added to queries for content and for position, over sqrt(d_head) as these are;
@@ -128,7 +128,7 @@ class StreamGroup:
         self.keys, self.values, self.shared = keys, values, shared
 
     def scores(self, tile: Tile, mask: Mask) -> Tensor:
-        """[H * b, t, W], -inf where a query must not see a key; W is at least s, contiguous.
+        """The tile's scores [H * b, t, W], masked with -inf, contiguous; W is at least s.
 
         Those of positions come out of their shifted rows first; those of content are added.
         """
@@ -169,7 +169,7 @@ class StreamGroup:
         scores.unflatten(0, (-1, self.count)).add_(by_key_HTW[:, None])
 
     def positions(self, tile: Tile) -> Tensor:
-        """[H, b * t, K]: what meets distances, all streams with the same table."""
+        """The tile's queries as they meet the table of distances: [H, b * t, K]."""
         return self.position[:, tile.queries].unflatten(0, (-1, self.count)).flatten(1, 2)
 
     def _mask_reset(self, scores: Tensor, tile: Tile, mask: Mask, valid_len_B: Tensor) -> None:
@@ -204,7 +204,7 @@ class Gradients:
         return of_query
 
     def _add_distances(self, grad: Tensor, tile: Tile, rows_HSK: Tensor) -> Tensor:
-        """The positions' part of it."""
+        """The positions' part of `add_scores`."""
         heads, rows, size = rows_HSK.shape
         distances = tile.distances(rows, grad.dtype)
         shifted = by_distance(grad, distances.stop - distances.start)

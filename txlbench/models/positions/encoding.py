@@ -100,7 +100,7 @@ class Encoding(nn.Module):
         return None
 
     def biases(self, layer: int) -> tuple[Tensor | None, Tensor | None]:
-        """What the queries of `layer` get before they meet keys, and distances: [H, K] each."""
+        """The biases added to the queries of `layer` for keys and for distances: [H, K] each."""
         return None, None
 
     def distance_table(self, layer: int, shared: Any) -> DistanceTable | None:

@@ -185,7 +185,7 @@ class Angles:
 
     @classmethod
     def reaching(cls, keys: int, d_model: int, like: Tensor) -> "Angles":
-        """For the distances of that many keys, in the dtype of `like`."""
+        """The angles of that many keys' distances, in the dtype of `like`."""
         each = frequencies(d_model, like.device)
         turns = _descending(-(-keys // STEP), like) * STEP
         turned = torch.polar(torch.ones_like(each), turns[:, None] * each)
@@ -224,7 +224,7 @@ class AngleSums:
 
 
 def columns_in_pairs(weight_HKD: Tensor) -> Tensor:
-    """W_kR as `AngleSums` has it: from its columns of all sines, then of all cosines."""
+    """Reorders W_kR for `AngleSums`: from columns of all sines, then of all cosines, to pairs."""
     sines = -(-weight_HKD.shape[-1] // 2)
     a, b = weight_HKD[..., :sines], weight_HKD[..., sines:]
     b = pad(b, (0, sines - b.shape[-1]))  # an odd width has no last cosine
