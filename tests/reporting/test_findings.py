@@ -7,7 +7,8 @@ import pytest
 from tests.reporting import recl_records, speed_records, test_truth
 from txlbench.errors import UserError
 from txlbench.records.finding_schema import FINDINGS, read_finding
-from txlbench.reporting.findings import report_finding
+from txlbench.reporting.figures.style import Palette
+from txlbench.reporting.findings import model_palette, report_finding
 
 
 @pytest.fixture
@@ -57,3 +58,16 @@ def test_what_does_not_fit_is_named(folder, name, keys, value, found):
     with pytest.raises(UserError, match=rf"{name}: {found}") as caught:
         report_finding(folder / name, "typed")
     assert "\n" not in str(caught.value)
+
+
+def test_models_keep_the_colour_of_their_experiment(laboratory):
+    """Found beside the finding, whatever the order there."""
+    rows = [{"label": name, "set": {"train.lr": 0.001 * k}} for k, name in enumerate("abcd", 1)]
+    directory = laboratory.experiment(rows=rows)
+    laboratory.experiment(name="other", rows=[{"label": "d"}])
+    palette = model_palette(["d", "new", "b"], directory.path.parent / "recl-1")
+    usual = Palette(("a", "b", "c", "d"))
+    assert [palette.colour(name) for name in "bd"] == [usual.colour(name) for name in "bd"]
+    assert palette.colour("new") not in {usual.colour(name) for name in "abcd"}
+    alone = model_palette(["x", "y"], directory.path.parent / "recl-1")
+    assert alone == Palette(("x", "y"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.reporting.laboratory import COMMIT, Laboratory
+from tests.reporting.laboratory import COMMIT, Laboratory, append_line, quality
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.schema import RunState
 from txlbench.reporting.experiment_results import Results, read_results
@@ -14,7 +14,7 @@ from txlbench.reporting.figures import attention_length, learning_curves, losses
 from txlbench.reporting.figures import losses as rows_figure
 from txlbench.reporting.figures.style import COLOURS, Drawing, Palette, style
 from txlbench.reporting.provenance import Provenance
-from txlbench.reporting.report import FIGURES, draw_all
+from txlbench.reporting.report import FIGURES, draw_all, report
 
 
 @pytest.fixture
@@ -117,3 +117,72 @@ def test_a_label_is_drawn_as_it_is(laboratory: Laboratory, label: str) -> None:
     draw_all(results, Provenance.of(results, "txlbench"), directory.path / "figures")
     with style():
         assert label in texts(rows_figure.draw_loss_by_row(results, palette))
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_one_exploded_row_takes_no_figure(laboratory: Laboratory, is_known: bool) -> None:
+    """Also where nobody noted how large the vocabulary is, so that it counts as untrained only."""
+    corpus = {"name": "mine", "path": "train.txt", "level": "word"}
+    directory = laboratory.experiment(corpus=corpus, seeds=[1, 2])
+    for line, config, run in laboratory.runs(directory):
+        loss = 800.0 if line.label == "xl" else quality(config)
+        laboratory.finish(run, config, line, loss=lambda _, loss=loss: loss)
+        if line.label == "xl":
+            append_line(run.metrics_file, step=110, tokens=7040, valid_loss=800.0)
+            facts = run.read_facts()
+            size = facts.corpus.vocabulary_size if is_known else None
+            corpus = facts.corpus.model_copy(update={"vocabulary_size": size})
+            run.write_facts(facts.model_copy(update={"corpus": corpus}))
+    written = report(directory, "txlbench ablate")
+    assert len(written.figures) == 2 * len(FIGURES)
+    results, palette = read(directory)
+    for draw in FIGURES.values():
+        drawing = draw(results, palette)
+        assert drawing is not None
+        assert max(map(abs, (*drawing.axes.get_xlim(), *drawing.axes.get_ylim()))) < 1e4
+
+
+def test_flat_losses_have_no_offset(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(
+        seeds=[1], rows=[{"label": "a"}, {"label": "b", "set": {"train.lr": 1e-3}}]
+    )
+    positions = {"by_position": [500.0, 500.001] * 8}
+    for line, config, run in laboratory.runs(directory):
+        laboratory.finish(run, config, line, **positions)
+    with style():
+        drawing = losses.draw_loss_by_position(*read(directory))
+        assert drawing is not None
+        drawing.figure.draw_without_rendering()
+    assert drawing.axes.yaxis.get_offset_text().get_text() == ""
+
+
+def test_a_single_validation_stands_beside_its_training_losses(laboratory: Laboratory) -> None:
+    train = {"tgt_len": 16, "batch_size": 4, "max_step": 12}
+    drawing = learning_curves.draw(*read(laboratory.finished(seeds=[1], train=train)))
+    assert drawing is not None
+    low, high = drawing.axes.get_ylim()
+    thin = [line for line in drawing.axes.lines if line.get_alpha()]
+    shown = [y for line in thin for x, y in zip(*line.get_data(), strict=True) if x >= 2]
+    assert all(low <= y <= high for y in shown)
+    assert len(thin) == 3
+    assert "shaded" not in drawing.subtitle
+    several = learning_curves.draw(*read(laboratory.finished(name="two", train=train)))
+    assert several is not None
+    assert "shaded: range over seeds" in several.subtitle
+
+
+def test_markers_are_whole_and_lines_that_leave_end_in_an_arrow(laboratory: Laboratory) -> None:
+    directory = laboratory.experiment(evaluate={"attention_lengths": [16, 512]}, seeds=[1])
+    for line, config, run in laboratory.runs(directory):
+        laboratory.finish(run, config, line)
+    drawing = attention_length.draw(*read(directory))
+    assert drawing is not None
+    top = drawing.axes.get_ylim()[1]
+    (exit_,) = [line for line in drawing.axes.lines if line.get_marker() == "^"]
+    assert exit_.get_transform() == drawing.axes.transAxes
+    assert exit_.get_ydata() == [1]
+    (beyond,) = [text for text in drawing.axes.texts if "↑" in text.get_text()]
+    assert float(beyond.get_text().rpartition(" ")[2]) > top
+    curves = learning_curves.draw(*read(directory))
+    assert curves is not None
+    assert not any(line.get_clip_on() for line in curves.axes.lines if line.get_marker() in "os^")

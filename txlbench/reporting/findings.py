@@ -101,7 +101,7 @@ def _csv(lines: Iterable[Mapping[str, object]]) -> str:
     return text.getvalue()
 
 
-def _palette(models: Iterable[str], directory: Path) -> Palette:
+def model_palette(models: Iterable[str], directory: Path) -> Palette:
     """The colours that models have in the figures of the experiment beside `directory`.
 
     Of several experiments the one counts that has the most of the models.
@@ -137,7 +137,7 @@ def _recl(record: ReclRecord, directory: Path) -> Presentation:
         "Other steps, first contexts and thresholds": recl.sensitivity_table(record),
         "Smaller groups": recl.subgroup_table(record),
     }
-    palette = _palette(record.models, directory)
+    palette = model_palette(record.models, directory)
     figures = {"recl_gain": recl_curves.draw_gains, "recl_loss": recl_curves.draw_losses}
     return Presentation(
         short=short,
@@ -165,7 +165,7 @@ def _truth(record: TruthRecord, directory: Path) -> Presentation:
         "## Loss by context\n",
         markdown(truth.context_table(record)),
     ]
-    palette = _palette(map(finding_figures.truth_name, record.rows), directory)
+    palette = model_palette(map(finding_figures.truth_name, record.rows), directory)
     return Presentation(
         short=truth.short_source(record),
         full=truth.full_source(record),
@@ -178,7 +178,7 @@ def _truth(record: TruthRecord, directory: Path) -> Presentation:
 
 def _speed(record: SpeedRecord, directory: Path) -> Presentation:
     table = speed.speed_table(record)
-    palette = _palette((line.model for line in record.results), directory)
+    palette = model_palette((line.model for line in record.results), directory)
     return Presentation(
         short=speed.short_source(record),
         full=speed.full_source(record),
