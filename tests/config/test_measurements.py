@@ -126,13 +126,14 @@ def test_all_measurements_are_made_once_each_and_lengths_chosen_on_valid():
     described = {(m.split, m.attention_length, m.tgt_len, m.stride) for m in found}
     assert described == {
         ("test", None, 8, 8),  # the regime, and positions: full loss makes them one
+        ("valid", None, 8, 8),  # a candidate for the best, like the lengths
         ("valid", 4, 4, 4),
         ("valid", 8, 8, 4),
         ("test", 4, 4, 4),
         ("test", 8, 8, 4),
     }
     half = run(train={**ALONE, "loss": "half"}, evaluate={"attention_lengths": [4]})
-    assert len(all_measurements(half)) == 4
+    assert len(all_measurements(half)) == 5
     on_valid = run(train=ALONE, evaluate={"attention_lengths": [4], "split": "valid"})
     assert {measured.split for measured in all_measurements(on_valid)} == {"valid"}
 

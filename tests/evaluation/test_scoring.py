@@ -263,6 +263,15 @@ def test_a_dip_between_worse_lengths_is_found():
     assert best_length({8: 1.004, 16: 1.3, 24: 1.0}) == 24
 
 
+def test_the_training_regime_is_a_candidate_for_the_best():
+    assert best_length(LOSSES, 1.2) == 48
+    assert best_length(LOSSES, 1.10) == 48
+    assert best_length(LOSSES, 1.09) is None
+    assert shortest_length(LOSSES, 0.02, 1.09) == 48
+    assert shortest_length(LOSSES, 0.005, 1.09) is None
+    assert best_length({}, 1.0) is shortest_length({}, 0.1, 1.0) is None
+
+
 def test_one_length_is_both():
     assert best_length({8: 2.0}) == shortest_length({8: 2.0}, 0.0) == 8
 

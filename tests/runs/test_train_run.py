@@ -83,11 +83,14 @@ def test_the_summary_says_what_the_evaluations_say():
         assert sweep == {length: by_length[split, length]["loss"] for length in (4, 8)}
     on_valid = {length: by_length["valid", length]["loss"] for length in (4, 8)}
     best = min(on_valid, key=on_valid.get)
+    if by_length["valid", None]["loss"] < on_valid[best]:
+        best = None
     assert result["best_length"] == best
     assert result["best"] == by_length["test", best]
     assert result["init"] == by_length["test", None]
+    lowest = min(by_length["valid", best]["loss"], *on_valid.values())
     assert result["attention_length"] == min(
-        length for length, loss in on_valid.items() if loss <= min(on_valid.values()) + 5e-4
+        (length for length, loss in on_valid.items() if loss <= lowest + 5e-4), default=None
     )
     for record in records:
         assert record["tokens"] == 60
@@ -114,6 +117,22 @@ def test_lengths_are_chosen_on_valid_and_reported_on_the_split():
     assert result["attention_length"] == 4  # within 5e-4 nats of the best
 
 
+def test_the_training_regime_is_the_best_where_it_is_on_valid():
+    write_spec({"evaluate.attention_lengths": [4, 8]})
+    run, job = prepared()
+    execute(job, lambda: False)
+    for path in run.evaluations.iterdir():
+        record = json.loads(path.read_text())
+        swept = record["measurement"]["attention_length"]
+        record["loss"] = {None: 1.0, 4: 1.0003, 8: 1.2}[swept]
+        path.write_text(json.dumps(record))
+    assert execute(job, lambda: False) is RunState.FINISHED
+    (result,) = run.read_summary().content["results"]
+    assert result["best_length"] is None
+    assert result["best"] == result["init"]
+    assert result["attention_length"] == 4
+
+
 def test_the_summary_of_the_training_is_what_the_metrics_say():
     write_spec()
     run = finished()
@@ -132,10 +151,20 @@ def test_the_best_checkpoint_is_what_is_measured():
     run = finished()
     training = run.read_summary().content["training"]
     assert training["best_step"] < 12
+    (note,) = run.read_status().notes
+    assert note.startswith(f"the loss exploded after step {training['best_step']}")
     assert load(run.checkpoints / "best.pt")["progress"]["step"] == training["best_step"]
     (result,) = run.read_summary().content["results"]
     assert result["init"]["step"] == training["best_step"]
     assert result["init"]["checkpoint"] == "best"
+
+
+def test_a_training_far_above_a_uniform_guess_has_diverged():
+    write_spec({"train.lr": 5000.0, "train.warmup_step": 0, "train.eval_interval": 6})
+    run, job = prepared()
+    with pytest.raises(Diverged, match=r"uniform guess has 5.545; lower train.lr \(5000\)"):
+        execute(job, lambda: False)
+    assert run.read_summary().training is None
 
 
 def test_the_validation_loss_is_the_evaluators():

@@ -169,7 +169,7 @@ def all_measurements(config: RunConfig) -> list[Measurement]:
     """Everything a run's results need, each once: regime, sweep and positions."""
     split = config.evaluate.split
     splits: list[Split] = ["valid"] if split == "valid" else ["valid", split]
-    wanted = [training_regime(config, split), by_position(config, split)]
+    wanted = [*(training_regime(config, each) for each in splits), by_position(config, split)]
     wanted += [
         at_attention_length(config, each, length)
         for each in splits

@@ -1,5 +1,6 @@
 """Scores a split by one measurement: streams with memory, or sliding windows."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
@@ -91,19 +92,26 @@ def zero_memory(model: LanguageModel, batch_size: int, span: AttentionSpan) -> S
     )
 
 
-def best_length(losses: Mapping[int, float]) -> int:
-    """The attention length of the lowest loss; the shorter one of equals."""
-    return min(losses, key=lambda length: (losses[length], length))
+def best_length(losses: Mapping[int, float], regime: float = math.inf) -> int | None:
+    """The attention length of the lowest loss, the shorter one of equals.
+
+    None where the loss in the training regime, `regime`, is lower than all.
+    """
+    best = min(losses, key=lambda length: (losses[length], length), default=None)
+    return None if best is None or regime < losses[best] else best
 
 
-def shortest_length(losses: Mapping[int, float], tolerance: float) -> int:
-    """The shortest attention length whose loss is within `tolerance` nats of the lowest.
+def shortest_length(
+    losses: Mapping[int, float], tolerance: float, regime: float = math.inf
+) -> int | None:
+    """The shortest attention length within `tolerance` nats of the lowest loss; None if none is.
 
     "The shortest possible attention length during evaluation to achieve the corresponding
     result" (Dai et al. 2019, caption of Table 6).
     """
-    lowest = min(losses.values())
-    return min(length for length, loss in losses.items() if loss <= lowest + tolerance)
+    lowest = min([regime, *losses.values()])
+    near = (length for length, loss in losses.items() if loss <= lowest + tolerance)
+    return min(near, default=None)
 
 
 WINDOW_TOKENS = 8192

@@ -205,9 +205,10 @@ class Outcome(Record):
 
     Attributes:
         init: the training regime ("PPL init" in the paper's Table 6).
-        best: at `best_length`, which is the best of the sweep on valid ("PPL best").
-        attention_length: the shortest length within the tolerance of the best; both lengths are
-            None for a model without attention, whose best is its init.
+        best: the best on valid of the sweep and the training regime ("PPL best").
+        best_length: its attention length; None for the training regime, the only candidate of a
+            model without attention.
+        attention_length: the shortest length within the tolerance of the best, if any is.
         by_position: segments laid end to end, so that each position is scored.
     """
 

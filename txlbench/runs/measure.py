@@ -98,19 +98,21 @@ def _record(
 def _outcome(run: RunDirectory, config: RunConfig) -> Outcome:
     """PPL init, PPL best and attention length: chosen on valid, reported on the split.
 
-    A model without attention has no length to choose: its best is its init.
+    The training regime is a candidate too, so that the best is not worse than it on valid. Where
+    it is the best, as in a model without attention, there is no best length.
     """
     split = config.evaluate.split
     init = _read(run, training_regime(config, split))
     sweeps = {each: _sweep(run, config, each) for each in dict.fromkeys(("valid", split))}
     losses = {length: record.loss for length, record in sweeps["valid"].items()}
-    best = best_length(losses) if losses else None
+    regime = _read(run, training_regime(config, "valid")).loss
+    best = best_length(losses, regime)
     return Outcome(
         evaluate=config.evaluate.model_dump(mode="json"),
         init=init,
         best=sweeps[split][best] if best else init,
         best_length=best,
-        attention_length=shortest_length(losses, config.evaluate.tolerance) if best else None,
+        attention_length=shortest_length(losses, config.evaluate.tolerance, regime),
         sweep=tuple(
             SweepPoint(attention_length=length, split=each, loss=record.loss, tokens=record.tokens)
             for each, records in sweeps.items()

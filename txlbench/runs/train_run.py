@@ -129,7 +129,7 @@ class TrainingRun:
 
         Raises:
             OSError: if the disk still refuses something at the end.
-            Diverged: if the loss is no number, or far above a uniform guess at the end.
+            Diverged: if the loss is no number, or even the best is far above a uniform guess.
         """
         train_config = self.config.train
         streams = Streams(
@@ -152,12 +152,17 @@ class TrainingRun:
         return done
 
     def _refuse_explosion(self) -> None:
-        """A training that ends far above a uniform guess has diverged, though finitely."""
-        loss, size = self.state.progress.last_loss, len(self.corpus.vocabulary)
-        if loss is not None and is_exploded(loss, size):
+        """A training whose best is far above a uniform guess has diverged, though finitely."""
+        progress, size = self.state.progress, len(self.corpus.vocabulary)
+        if progress.best_loss is not None and is_exploded(progress.best_loss, size):
             raise Diverged(
-                f"the validation loss is {loss:.4g} nats at the last step, where a uniform guess "
+                f"the best validation loss is {progress.best_loss:.4g} nats, where a uniform guess "
                 f"has {math.log(size):.4g}; lower train.lr ({self.config.train.lr:g})"
+            )
+        if progress.last_loss is not None and is_exploded(progress.last_loss, size):
+            self.directory.note(
+                f"the loss exploded after step {progress.best_step}, whose weights are measured: "
+                f"{progress.last_loss:.4g} nats at the last step"
             )
 
     def _describe(self, dropped: int) -> None:
