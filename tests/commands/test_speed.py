@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.runs.trial import SPEC, finished, write_spec
 from txlbench.commands.speed import SpeedRequest, _speedup, fresh_model, is_fresh, run_speed
@@ -81,6 +82,14 @@ def test_the_same_question_has_the_same_place():
         for asked in ({}, {"command": "other"}, {"precision": "bf16"})
     }
     assert len(places) == 2
+    torch.set_num_threads(2)
+    try:
+        elsewhere = run_speed(request("spec.yaml:XL", rounds=2)).path.parent
+        same = run_speed(request("spec.yaml:XL", rounds=2, device="auto")).path.parent
+    finally:
+        torch.set_num_threads(1)
+    assert elsewhere not in places
+    assert same == elsewhere  # auto is the device that it stands for
     assert all(place.parent == Path("results") for place in places)
 
 

@@ -203,6 +203,8 @@ def test_what_all_rows_share_is_checked_before_anything_is_written(folder):
     refused(r"missing\.txt: no such file")
     write_spec(rows=[{"label": "a", "set": {}}, {"label": "b", "set": {"train.batch_size": 5000}}])
     refused(r"row 'b': train\.batch_size: 5000 streams cannot be cut from")
+    write_spec({"evaluate.attention_lengths": [4, 5000]})
+    refused("attention length 5,000: split valid has")
     write_spec({"model.cutoffs": [100, 300]})
     refused("reach beyond the vocabulary of 256")
     write_spec()

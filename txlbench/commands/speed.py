@@ -123,7 +123,8 @@ def _source(loaded: LoadedModel) -> SpeedSource:
 
 def _identity(request: SpeedRequest) -> str:
     """Hash of what was asked for and where: speeds of another device are another question."""
-    fields = {key: value for key, value in vars(request).items() if key not in ("out", "command")}
+    unhashed = ("out", "command", "device")
+    fields = {key: value for key, value in vars(request).items() if key not in unhashed}
     device = own_device(request.device)
     place = {"device": str(device), "machine": _machine(device), "threads": torch.get_num_threads()}
     return fingerprint(fields | place)

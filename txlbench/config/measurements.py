@@ -11,6 +11,7 @@ from txlbench.config.base import AttentionSpan, Section, Split
 from txlbench.config.identity import fingerprint, hashed_fields
 from txlbench.config.run_config import ImportedConfig, RunConfig
 from txlbench.config.train import TrainConfig
+from txlbench.errors import UserError
 
 Settings = RunConfig | ImportedConfig
 """What is known of how a model was trained, or how its source evaluates it."""
@@ -64,6 +65,17 @@ class Measurement(Section):
         """A file name: readable, and distinct for distinct measurements."""
         length = f"a{self.attention_length}" if self.attention_length else f"t{self.tgt_len}"
         return f"{self.split}-{self.regime}-{length}-{fingerprint(hashed_fields(self))}"
+
+
+def check_length(measurement: Measurement, predictions: int) -> None:
+    """Refuses (UserError) an attention length that no prediction of the split can have."""
+    length = measurement.attention_length
+    if length is not None and length > predictions:
+        raise UserError(
+            f"attention length {length:,}: split {measurement.split} has {predictions:,} "
+            "predictions only",
+            f"use at most {predictions:,}",
+        )
 
 
 def segments_of(config: Settings) -> TrainConfig | ImportedConfig:

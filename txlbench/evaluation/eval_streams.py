@@ -27,17 +27,6 @@ class EvalStream:
     end: int
 
 
-def check_length(measurement: Measurement, predictions: int) -> None:
-    """Refuses (UserError) an attention length that no prediction of the split can have."""
-    length = measurement.attention_length
-    if length is not None and length > predictions:
-        raise UserError(
-            f"attention length {length:,}: split {measurement.split} has {predictions:,} "
-            "predictions only",
-            f"use at most {predictions:,}",
-        )
-
-
 def eval_streams(predictions: int, measurement: Measurement, n_layer: int) -> list[EvalStream]:
     """The streams of a measurement, at most `batch_size`; together they drop nothing.
 

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from txlbench.config.base import AttentionSpan
-from txlbench.config.measurements import Measurement
+from txlbench.config.measurements import Measurement, check_length
 from txlbench.data.segments import Segment
 from txlbench.evaluation.eval_streams import (
     EvalStream,
-    check_length,
     eval_streams,
     stream_segments,
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from txlbench.config.identity import decisive_settings, differences
+from txlbench.config.measurements import all_measurements, check_length
 from txlbench.config.model import clusters_of
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
@@ -31,6 +32,7 @@ from txlbench.runs.plan import (
     describe_plan,
     open_experiment,
     trained_elsewhere,
+    with_evaluation,
 )
 from txlbench.runs.pool import ProcessPool
 from txlbench.runs.work_queue import Share
@@ -191,6 +193,9 @@ def _check_fit(run: PlannedRun, corpus: Corpus) -> None:
             f"{max(0, predictions)} predictions of {corpus.name}'s train split",
             "lower it or give a longer text",
         )
+    for evaluate in run.evaluations:
+        for measurement in all_measurements(with_evaluation(run.config, evaluate)):
+            check_length(measurement, corpus.tokens[measurement.split] - 1)
 
 
 def _is_damaged(run: PlannedRun, watcher: Watcher) -> bool:
