@@ -15,7 +15,7 @@ from tests.commands.loss_files import save
 from txlbench.cli.main import cli, main
 from txlbench.cli.options import CONTEXTS, SHARES
 from txlbench.commands import publish
-from txlbench.tracking.backlog import nothing_to_deliver_of
+from txlbench.tracking.backlog import nothing_to_deliver
 
 
 @pytest.fixture(autouse=True)
@@ -168,7 +168,7 @@ def test_as_a_process():
     assert "recl.json" in output
     finding = next(Path("results").glob("recl-*/recl.json"))
     end = time.monotonic() + 60
-    while not nothing_to_deliver_of(finding):  # the delivery goes on when the call has ended
+    while not nothing_to_deliver(finding):  # the delivery goes on when the call has ended
         assert time.monotonic() < end
         time.sleep(0.1)
 

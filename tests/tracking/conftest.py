@@ -11,7 +11,7 @@ from tests.reporting.laboratory import Laboratory
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty MLflow database."""
-    from txlbench.tracking.run_mirror import deliver
+    from txlbench.tracking.deliver import deliver
 
     laboratory = Laboratory(tmp_path_factory.mktemp("migrated"))
     assert deliver(laboratory.experiment(name="empty").path) is None

@@ -21,7 +21,7 @@ from tests.runs.trial import plan_of, write_spec, write_text
 from txlbench.records.run_directory import claimed
 from txlbench.records.schema import RunState
 from txlbench.tracking.backlog import backlog, nothing_to_deliver
-from txlbench.tracking.run_mirror import deliver
+from txlbench.tracking.deliver import deliver
 
 pytestmark = pytest.mark.full
 SECONDS = 120
@@ -100,7 +100,7 @@ def test_a_server_that_stops_and_comes_back_gets_everything(port: int, tmp_path:
     directory = laboratory.experiment(seeds=[1], rows=[{"label": "xl"}])
     ((line, config, run),) = laboratory.runs(directory)
     run.path.mkdir(parents=True)
-    module, pipe = "txlbench.tracking.run_mirror", subprocess.PIPE
+    module, pipe = "txlbench.tracking.deliver", subprocess.PIPE
     mirror = subprocess.Popen(
         [sys.executable, "-m", module, str(directory.path), "--follow"],
         stdin=pipe, stdout=pipe, stderr=pipe, text=True,

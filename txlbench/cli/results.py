@@ -192,50 +192,25 @@ def sync(directories: tuple[Path, ...], rebuild: bool) -> int:
     DIRECTORIES are experiments, results of `recl`, `speed` and other verbs, or folders of them;
     the default is results/. The store is $MLFLOW_TRACKING_URI, else mlflow.db beside the results.
     """
-    from txlbench.tracking.backlog import nothing_to_deliver, nothing_to_deliver_of
-
     experiments, findings = results_at(directories)
-    whole = []
-    for path in (each.path for each in experiments):
-        new = rebuild or not nothing_to_deliver(path)
-        whole.append(
-            _deliver(path, path, partial(_deliver_experiment, path, rebuild) if new else None)
-        )
-    for path in findings:
-        new = rebuild or not nothing_to_deliver_of(path)
-        whole.append(
-            _deliver(path, path.parent, partial(_deliver_finding, path, rebuild) if new else None)
-        )
+    whole = [_deliver(path, rebuild) for path in [*(each.path for each in experiments), *findings]]
     return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
 
 
-def _deliver_experiment(path: Path, rebuild: bool) -> str | None:
-    from txlbench.tracking.backlog import what_is_left
-    from txlbench.tracking.run_mirror import deliver
-
-    reason = deliver(path, rebuild)
-    return None if reason is None else what_is_left(path, reason)
-
-
-def _deliver_finding(path: Path, rebuild: bool) -> str | None:
-    from txlbench.tracking.backlog import finding_left
-    from txlbench.tracking.finding_mirror import deliver_finding
-
-    reason = deliver_finding(path, rebuild)
-    return None if reason is None else finding_left(path, reason)
-
-
-def _deliver(path: Path, folder: Path, deliver: Callable[[], str | None] | None) -> bool:
+def _deliver(path: Path, rebuild: bool) -> bool:
     """Whether the store has everything now; says so, or what it lacks."""
-    from txlbench.tracking.backlog import where_to_look
+    from txlbench.tracking.backlog import nothing_to_deliver, what_is_left, where_to_look
 
-    left = None if deliver is None else deliver()
-    if left is None:
-        done = "nothing new" if deliver is None else "delivered"
-        click.echo(f"{path}: {done}; {where_to_look(folder)}")
-    else:
-        click.echo(left, err=True)
-    return left is None
+    if not rebuild and nothing_to_deliver(path):
+        click.echo(f"{path}: nothing new; {where_to_look(path)}")
+        return True
+    from txlbench.tracking.deliver import deliver
+
+    if (reason := deliver(path, rebuild)) is not None:
+        click.echo(what_is_left(path, reason), err=True)
+        return False
+    click.echo(f"{path}: delivered; {where_to_look(path)}")
+    return True
 
 
 @verb(
@@ -262,7 +237,7 @@ def merge(directories: tuple[Path, ...], out: Path) -> int:
 def _publish(merged: "Merged", command: str) -> int:
     """Tables, figures and MLflow of one experiment; 1 if something of it could not be done."""
     from txlbench.reporting.report import report
-    from txlbench.tracking.run_mirror import deliver
+    from txlbench.tracking.deliver import deliver
 
     path = merged.directory.path
     counts = {"copied": merged.copied, "known": merged.known, "replaced": merged.replaced}

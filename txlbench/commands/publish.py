@@ -14,7 +14,7 @@ from txlbench.errors import UserError
 from txlbench.files import write_json
 from txlbench.records.finding_schema import Finding
 from txlbench.reporting.findings import FindingReport, report_finding
-from txlbench.tracking.backlog import finding_left
+from txlbench.tracking.backlog import what_is_left
 from txlbench.tracking.store import store_of
 
 PATIENCE_SECONDS = 60.0
@@ -27,7 +27,7 @@ def deliver_aside(path: Path) -> str:
     patience; `sync` tells if it failed. A server is waited for.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "txlbench.tracking.finding_mirror", str(path)],
+        [sys.executable, "-m", "txlbench.tracking.deliver", str(path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -41,9 +41,9 @@ def deliver_aside(path: Path) -> str:
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return finding_left(path, f"nothing came in {PATIENCE_SECONDS:.0f} s")
+        return what_is_left(path, f"nothing came in {PATIENCE_SECONDS:.0f} s")
     if process.returncode and not said.strip():
-        return finding_left(path, f"the delivery ended with status {process.returncode}")
+        return what_is_left(path, f"the delivery ended with status {process.returncode}")
     return said.strip()
 
 

@@ -43,7 +43,7 @@ class Mirror:
             [
                 sys.executable,
                 "-m",
-                "txlbench.tracking.run_mirror",
+                "txlbench.tracking.deliver",
                 str(self._directory.path),
                 "--follow",
             ],

@@ -60,7 +60,7 @@ class Delivered:
 
     @classmethod
     def read(cls, folder: Path, store: Store) -> "Delivered":
-        """The notes in `folder`; empty ones if there are none, or none for this store."""
+        """Reads the notes in `folder`; empty ones if there are none, or none for this store."""
         found = _notes_at(folder / NOTES)
         return found if found is not None and found.store == store.uri else cls(store.uri)
 
@@ -68,7 +68,7 @@ class Delivered:
         write_json(folder / NOTES, asdict(self))
 
     def changed(self, folder: Path, patterns: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
-        """(file, digest) of the files that the store lacks or has in another version."""
+        """Yields (file, digest) of the files that the store lacks or has in another version."""
         for path in files_of(folder, patterns):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
             if self.files.get(str(path.relative_to(folder))) != digest:
@@ -76,7 +76,7 @@ class Delivered:
 
 
 def _notes_at(path: Path) -> Delivered | None:
-    """The notes at `path`; unreadable ones are no notes, so that all is delivered again."""
+    """Reads the notes at `path`; unreadable ones are none, so that all is delivered again."""
     try:
         return TypeAdapter(Delivered).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError):
@@ -84,13 +84,13 @@ def _notes_at(path: Path) -> Delivered | None:
 
 
 def files_of(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
-    """The files that go to MLflow as artifacts, in a fixed order."""
+    """Lists the files that go to MLflow as artifacts, in a fixed order."""
     found = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
     return [path for path in found if path.is_file() and not path.name.startswith(".")]
 
 
 def mlflow_status(run: RunDirectory) -> str:
-    """MLflow's word for a run's state."""
+    """Returns MLflow's word for a run's state."""
     state = run.current_state
     if state.is_bad:
         return "FAILED"
@@ -101,13 +101,13 @@ def mlflow_status(run: RunDirectory) -> str:
 
 
 def overall_status(runs: Iterable[RunDirectory]) -> str:
-    """The parent run's status: the worst that its children came to."""
+    """Returns the parent run's status: the worst of its children."""
     found = {mlflow_status(run) for run in runs}
     return next((s for s in ("RUNNING", "FAILED", "KILLED") if s in found), "FINISHED")
 
 
 def name_and_config(run: RunDirectory, experiment: Experiment) -> tuple[str, RunConfig]:
-    """What is varied in `run`, with its seed if there are several, and its configuration."""
+    """Returns the label of `run`, with its seed if there are several, and its configuration."""
     for line in experiment.lines:
         for identity, config in zip(line.run_ids, line.configs, strict=True):
             if identity == run.id:
@@ -117,26 +117,26 @@ def name_and_config(run: RunDirectory, experiment: Experiment) -> tuple[str, Run
 
 
 def started_runs(experiment: ExperimentDirectory) -> list[RunDirectory]:
-    """The runs that MLflow should list, those whose files cannot be read left out."""
+    """Lists the runs that MLflow should show, without those whose files cannot be read."""
     unknown = (RunState.QUEUED, RunState.DAMAGED)
     return [run for run in experiment.runs() if run.current_state not in unknown]
 
 
 def damaged_runs(experiment: ExperimentDirectory) -> list[str]:
-    """What is wrong with each run whose state cannot be read, in one line."""
+    """Says in one line each what is wrong with runs whose state cannot be read."""
     runs = (run for run in experiment.runs() if run.current_state is RunState.DAMAGED)
     return [run.damage() for run in runs]
 
 
 def end_of_metrics(run: RunDirectory) -> int:
-    """Bytes of whole lines; a last line that is still being written does not count."""
+    """Counts the bytes of whole lines; a line that is still being written is left out."""
     if not run.metrics_file.exists():
         return 0
     return run.metrics_file.read_bytes().rfind(b"\n") + 1
 
 
 def next_offset(run: RunDirectory, notes: Delivered) -> int | None:
-    """Where to read on in metrics.jsonl; None while lines that were delivered come again.
+    """Returns where to read on in metrics.jsonl; None while delivered lines come again.
 
     A run that continues from a checkpoint takes back the lines after it and writes the same
     ones again. If the file then ends earlier, or other lines came, all are delivered again.
@@ -150,7 +150,7 @@ def next_offset(run: RunDirectory, notes: Delivered) -> int | None:
 
 
 def lines_left(run: RunDirectory, notes: Delivered) -> int:
-    """Lines of metrics that the store lacks."""
+    """Counts the lines of metrics that the store lacks."""
     if not run.metrics_file.exists():
         return 0
     return run.metrics_file.read_bytes()[notes.offset :].count(b"\n")
@@ -167,7 +167,7 @@ def is_delivered(run: RunDirectory, notes: Delivered) -> bool:
 
 
 def backlog(directory: Path) -> tuple[int, int]:
-    """How many runs, and how many metric lines of them, the store lacks."""
+    """Counts the runs, and their lines of metrics, that the store lacks."""
     store = store_of(directory)
     notes = [
         (run, Delivered.read(run.path, store))
@@ -177,9 +177,11 @@ def backlog(directory: Path) -> tuple[int, int]:
     return len(waiting), sum(lines_left(run, note) for run, note in waiting)
 
 
-def what_is_left(directory: Path, reason: str) -> str:
-    """One line: what MLflow lacks, why, and how to deliver it."""
-    runs, lines = backlog(directory)
+def what_is_left(path: Path, reason: str) -> str:
+    """Says in one line what MLflow lacks of an experiment or finding, why, and what delivers it."""
+    if is_finding(path):
+        return f"{path}: MLflow lacks it ({reason}); deliver it with `txlbench sync {path.parent}`"
+    runs, lines = backlog(path)
     whose = f"{runs} run{'s' * (runs != 1)}"
     if not runs:
         what = "tables or figures of the experiment"
@@ -187,19 +189,17 @@ def what_is_left(directory: Path, reason: str) -> str:
         what = f"{lines} lines of {whose}"
     else:
         what = f"the results or the state of {whose}"
-    return (
-        f"{directory}: MLflow lacks {what} ({reason}); "
-        f"deliver them with `txlbench sync {directory}`"
-    )
+    return f"{path}: MLflow lacks {what} ({reason}); deliver them with `txlbench sync {path}`"
 
 
-def where_to_look(directory: Path) -> str:
-    """Returns the command that shows the experiment or finding in `directory`, and the address.
+def where_to_look(path: Path) -> str:
+    """Returns the command that shows an experiment or finding, and the address of its page.
 
     The address asks for MLflow's view of training, as its own default is that of "GenAI".
     """
-    store = store_of(directory)
-    experiment = Delivered.read(directory, store).experiment_id
+    folder = path.parent if is_finding(path) else path
+    store = store_of(folder)
+    experiment = Delivered.read(folder, store).experiment_id
     page = f"#/experiments/{experiment}?workflowType=machine_learning" if experiment else ""
     if urlsplit(store.uri).scheme in ("http", "https"):
         return f"{store.uri}/{page}"
@@ -207,24 +207,28 @@ def where_to_look(directory: Path) -> str:
     return f"{command}  # {LOCAL_SERVER}/{page}" if page else command
 
 
-def nothing_to_deliver(directory: Path) -> bool:
-    """Whether the store of the experiment in `directory` has everything; imports no MLflow."""
-    store = store_of(directory)
-    experiment = ExperimentDirectory(directory)
-    parent = Delivered.read(directory, store)
-    if parent.run_id is None or any(parent.changed(directory, EXPERIMENT_FILES)):
+def nothing_to_deliver(path: Path) -> bool:
+    """Whether the store has everything of an experiment or finding; imports no MLflow."""
+    folder = path.parent if is_finding(path) else path
+    store = store_of(folder)
+    own = Delivered.read(folder, store)
+    files = files_of_finding(path) if is_finding(path) else EXPERIMENT_FILES
+    if own.run_id is None or any(own.changed(folder, files)):
         return False
+    if is_finding(path):
+        return not store.lacks([own.run_id])
+    experiment = ExperimentDirectory(path)
     started = started_runs(experiment)
-    if parent.status != overall_status(started) or damaged_runs(experiment):
+    if own.status != overall_status(started) or damaged_runs(experiment):
         return False
     runs = [(run, Delivered.read(run.path, store)) for run in started]
     if not all(is_delivered(run, notes) for run, notes in runs):
         return False
-    return not store.lacks([parent.run_id, *(notes.run_id or "" for _, notes in runs)])
+    return not store.lacks([own.run_id, *(notes.run for _, notes in runs)])
 
 
 def run_directory_of(mlflow_run: str, results: Path) -> Path:
-    """The run directory below `results` that was delivered as the MLflow run of that id.
+    """Finds the run directory below `results` that was delivered as this MLflow run.
 
     Raises:
         UserError: if none was.
@@ -239,20 +243,11 @@ def run_directory_of(mlflow_run: str, results: Path) -> Path:
     )
 
 
+def is_finding(path: Path) -> bool:
+    """Whether `path` is the JSON file of a finding rather than an experiment's directory."""
+    return path.suffix == ".json" and not path.is_dir()
+
+
 def files_of_finding(path: Path) -> tuple[str, ...]:
-    """Patterns of the files that belong to the finding at `path`."""
+    """Returns patterns of the files that belong to the finding at `path`."""
     return f"{path.stem}.*", "figures/*"
-
-
-def nothing_to_deliver_of(path: Path) -> bool:
-    """Whether the store has all there is of the finding at `path`."""
-    folder, store = path.parent, store_of(path.parent)
-    notes = Delivered.read(folder, store)
-    if notes.run_id is None or any(notes.changed(folder, files_of_finding(path))):
-        return False
-    return not store.lacks([notes.run_id])
-
-
-def finding_left(path: Path, reason: str) -> str:
-    """One line: what MLflow lacks, why, and how to deliver it."""
-    return f"{path}: MLflow lacks it ({reason}); deliver it with `txlbench sync {path.parent}`"

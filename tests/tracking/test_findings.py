@@ -21,8 +21,8 @@ from txlbench.records.finding_schema import (
     TruthRecord,
 )
 from txlbench.reporting.findings import report_finding
-from txlbench.tracking.backlog import nothing_to_deliver_of
-from txlbench.tracking.finding_mirror import deliver_finding
+from txlbench.tracking.backlog import nothing_to_deliver
+from txlbench.tracking.deliver import deliver
 from txlbench.tracking.store import store_of
 from txlbench.tracking.values import FORBIDDEN, values_of_finding
 
@@ -44,7 +44,7 @@ def runs(finding):
 
 
 def test_one_run_with_parameters_numbers_and_files(finding):
-    assert deliver_finding(finding) is None
+    assert deliver(finding) is None
     client, (run,) = runs(finding)
     assert (run.info.run_name, run.info.status) == ("recl of XL, LSTM", "FINISHED")
     assert run.data.params["models"] == "XL, LSTM"
@@ -57,36 +57,36 @@ def test_one_run_with_parameters_numbers_and_files(finding):
 
 
 def test_only_what_is_new_is_delivered(finding):
-    assert not nothing_to_deliver_of(finding)
-    deliver_finding(finding)
-    assert nothing_to_deliver_of(finding)
+    assert not nothing_to_deliver(finding)
+    deliver(finding)
+    assert nothing_to_deliver(finding)
     (finding.parent / "recl.md").write_text("changed")
-    assert not nothing_to_deliver_of(finding)
-    assert deliver_finding(finding) is None
+    assert not nothing_to_deliver(finding)
+    assert deliver(finding) is None
     client, (run,) = runs(finding)
     assert Path(client.download_artifacts(run.info.run_id, "recl.md")).read_text() == "changed"
     assert len(client.get_metric_history(run.info.run_id, "loss_nats/XL")) == 4
 
 
 def test_a_rebuilt_store_has_it_once(finding):
-    deliver_finding(finding)
+    deliver(finding)
     (_, (old,)) = runs(finding)
-    assert deliver_finding(finding, rebuild=True) is None
+    assert deliver(finding, rebuild=True) is None
     (_, (new,)) = runs(finding)
     assert old.info.run_id != new.info.run_id
 
 
 def test_a_dead_server_is_a_reason(finding, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    assert "127.0.0.1" in deliver_finding(finding)
-    assert not nothing_to_deliver_of(finding)
+    assert "127.0.0.1" in deliver(finding)
+    assert not nothing_to_deliver(finding)
 
 
 def test_as_a_process(finding):
-    command = [sys.executable, "-m", "txlbench.tracking.finding_mirror", str(finding)]
+    command = [sys.executable, "-m", "txlbench.tracking.deliver", str(finding)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
-    assert nothing_to_deliver_of(finding)
+    assert nothing_to_deliver(finding)
 
 
 def test_numbers_of_the_other_kinds():

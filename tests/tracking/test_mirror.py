@@ -24,7 +24,7 @@ from txlbench.records.run_directory import claimed
 from txlbench.records.schema import RunState
 from txlbench.reporting.report import report
 from txlbench.tracking.backlog import backlog, nothing_to_deliver, what_is_left
-from txlbench.tracking.run_mirror import deliver
+from txlbench.tracking.deliver import deliver
 from txlbench.tracking.store import store_of
 
 PARENT = "mlflow.parentRunId"
@@ -53,7 +53,7 @@ def steps(directory: ExperimentDirectory, run: Run, metric: str) -> list[int]:
 
 
 def start_following(directory: ExperimentDirectory) -> subprocess.Popen[str]:
-    module, pipe = "txlbench.tracking.run_mirror", subprocess.PIPE
+    module, pipe = "txlbench.tracking.deliver", subprocess.PIPE
     command = [sys.executable, "-m", module, str(directory.path), "--follow"]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
@@ -405,14 +405,14 @@ def test_a_folder_is_a_store_too(
 
 PROGRAM = """
 import sys
-from txlbench.tracking import run_mirror
-run_mirror.POLL_SECONDS, run_mirror.LAST_WAITS = 0.02, (0.0, 0.01, 0.01)
+from txlbench.tracking import deliver
+deliver.POLL_SECONDS, deliver.LAST_WAITS = 0.02, (0.0, 0.01, 0.01)
 attempts = []
 def attempt():
     attempts.append(1)
     print(len(attempts), flush=True)
     return {answer}
-print("done", run_mirror.follow(attempt), flush=True)
+print("done", deliver.follow(attempt), flush=True)
 """
 
 
