@@ -196,7 +196,7 @@ class LineLog:
         self._path = path
         self._buffer = b""
 
-    def append(self, values: Mapping[str, Any]) -> None:
+    def append(self, values: Mapping[str, object]) -> None:
         """Writes one line now, or with a later one if the disk refuses."""
         self._buffer += json_line(dict(values))
         with contextlib.suppress(OSError):

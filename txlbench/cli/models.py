@@ -107,7 +107,7 @@ def evaluate(format_: str, **options: Any) -> None:
         click.echo(_mean_sentence(mean))
 
 
-def _plain(result: "EvalResult") -> dict[str, Any]:
+def _plain(result: "EvalResult") -> dict[str, object]:
     scored, text = result.score, result.text
     return {
         "loss": scored.loss,
@@ -123,7 +123,7 @@ def _plain(result: "EvalResult") -> dict[str, Any]:
     }
 
 
-def _mean(mean: "SeedMean") -> dict[str, Any]:
+def _mean(mean: "SeedMean") -> dict[str, object]:
     return {
         "seeds": mean.estimate.n,
         f"mean_{mean.unit}": mean.estimate.mean,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.identity import fingerprint
+from txlbench.config.loading import Raw
 from txlbench.config.measurements import training_span
 from txlbench.config.run_config import RunConfig
 from txlbench.data.streams import Streams
@@ -46,7 +46,7 @@ def small(config: RunConfig) -> RunConfig:
     return RunConfig.model_validate({"corpus": corpus, "model": model, "train": train, "seed": 1})
 
 
-def _model(raw: dict[str, Any]) -> dict[str, Any]:
+def _model(raw: Raw) -> Raw:
     """Widths follow from the clusters: the last of them keeps at least one dimension."""
     tails = min(len(raw["cutoffs"]), 4)
     d_embed = max(8, raw["div_val"] ** tails)
@@ -67,7 +67,7 @@ def _model(raw: dict[str, Any]) -> dict[str, Any]:
     return {**raw, **sizes}
 
 
-def _shrunk_train(raw: dict[str, Any], config: RunConfig) -> dict[str, Any]:
+def _shrunk_train(raw: Raw, config: RunConfig) -> Raw:
     train = config.train
     memory = max(1, min(2 * TGT_LEN, round(TGT_LEN * train.memory / train.tgt_len)))
     sizes = {

@@ -1,11 +1,11 @@
 """One pass of a model over the windows of a text, into a loss file."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from txlbench.commands.evaluate import wrong_vocabulary
 from txlbench.commands.model_ref import LoadedModel, ModelRef
@@ -107,7 +107,7 @@ def _settings(
     text: ScoredText,
     contexts: NDArray[np.int64],
     device: torch.device,
-) -> dict[str, Any]:
+) -> dict[str, JsonValue]:
     """How the losses were obtained, and at which contexts the model was never trained."""
     ref = loaded.ref
     train = ref.trained and ref.trained.train

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -209,7 +208,7 @@ def _as_asked(request: EvalRequest, settings: Settings) -> Settings:
     }
     if request.clamp_len is not None:
         asked["clamp_len"] = request.clamp_len
-    changed: dict[str, Any] = {"evaluate": settings.evaluate.model_copy(update=asked)}
+    changed: dict[str, object] = {"evaluate": settings.evaluate.model_copy(update=asked)}
     if request.tgt_len is not None and settings.train is not None:
         changed["train"] = settings.train.model_copy(update={"tgt_len": request.tgt_len})
     return settings.model_copy(update=changed)
@@ -222,7 +221,7 @@ def _in_regime(request: EvalRequest, config: Settings, split: Split) -> Measurem
     same_length = one.same_length if request.same_length is None else request.same_length
     if same_length and mem_len == 0:
         raise UserError("--same-length: needs a memory", "give --mem-len of at least 1")
-    changes: dict[str, Any] = {"mem_len": mem_len, "same_length": same_length}
+    changes: dict[str, object] = {"mem_len": mem_len, "same_length": same_length}
     if mem_len != one.mem_len:
         changes["clamp_len"] = evaluation_clamp(config)
     if mem_len:

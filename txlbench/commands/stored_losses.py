@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,7 +149,7 @@ def _place(
     ref: ModelRef, text: ScoredText, positions: Positions | GivenPositions, request: ReclRequest
 ) -> Path:
     """Where the losses lie: a name for all that decides them but the kind of machine."""
-    decides: dict[str, Any] = {
+    decides: dict[str, object] = {
         "weights": ref.fingerprint(),
         "corpus": text.checksum,
         "vocabulary": text.vocabulary,

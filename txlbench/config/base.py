@@ -25,7 +25,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     UNHASHED: ClassVar[frozenset[str]] = frozenset()
-    ADDED: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    ADDED: ClassVar[Mapping[str, object]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from txlbench.config.identity import run_id
 from txlbench.config.loading import (
     Document,
     Keys,
+    Raw,
     key_remedy,
     parse_yaml,
     read_yaml,
@@ -39,7 +40,7 @@ class Row(Section):
     """
 
     label: str | None = None
-    set: dict[str, Any] = Field(default_factory=dict)
+    set: Raw = Field(default_factory=dict)
     paper: dict[str, float | str] = Field(default_factory=dict)
     note: str | None = None
 
@@ -60,12 +61,12 @@ class ExperimentFile(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str | None = None
     corpus: Any
-    model: dict[str, Any] = Field(default_factory=dict)
-    train: dict[str, Any] = Field(default_factory=dict)
-    evaluate: dict[str, Any] = Field(default_factory=dict)
+    model: Raw = Field(default_factory=dict)
+    train: Raw = Field(default_factory=dict)
+    evaluate: Raw = Field(default_factory=dict)
     seeds: tuple[int, ...] = Field((1,), strict=False, min_length=1)
     grid: dict[str, list[Any]] = Field(default_factory=dict)
-    exclude: tuple[dict[str, Any], ...] = Field((), strict=False)
+    exclude: tuple[Raw, ...] = Field((), strict=False)
     rows: tuple[Row, ...] = Field((), strict=False)
 
     @field_validator("seeds")
@@ -108,7 +109,7 @@ class Experiment:
 
     name: str
     lines: tuple[Line, ...]
-    raw: Mapping[str, Any]
+    raw: Raw
     warnings: tuple[str, ...] = ()
 
     @property
@@ -159,7 +160,7 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
     """Expands a parsed experiment file; see `load_experiment`."""
     if not isinstance(document.value, dict):
         raise document.error((), "not an experiment file", "it needs keys such as name and corpus")
-    raw: dict[str, Any] = deepcopy(document.value)
+    raw: Raw = deepcopy(document.value)
     for override in overrides:
         _apply_override(raw, override)
     file = validate(ExperimentFile, raw, document)
@@ -209,7 +210,7 @@ def _section(key: str) -> str:
     return key.partition(".")[0]
 
 
-def _apply_override(raw: dict[str, Any], override: str) -> None:
+def _apply_override(raw: Raw, override: str) -> None:
     """Applies one `key=value`; rows and grid cannot be set, they are what varies."""
     key, equals, text = override.partition("=")
     if not equals or not key:
@@ -223,9 +224,7 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     set_dotted(raw, key, parse_yaml(text, f"--set {key}").value, "--set")
 
 
-def _rows(
-    file: ExperimentFile, document: Document
-) -> Iterable[tuple[str, dict[str, Any], Row, Keys]]:
+def _rows(file: ExperimentFile, document: Document) -> Iterable[tuple[str, Raw, Row, Keys]]:
     """Yields (label, settings, row, where it stands) for every row, the grid's first."""
     yield from _grid(file, document)
     for index, row in enumerate(file.rows):
@@ -234,9 +233,7 @@ def _rows(
         yield file.name, {}, Row(), ()
 
 
-def _grid(
-    file: ExperimentFile, document: Document
-) -> Iterable[tuple[str, dict[str, Any], Row, Keys]]:
+def _grid(file: ExperimentFile, document: Document) -> Iterable[tuple[str, Raw, Row, Keys]]:
     """The Cartesian product of the grid without what `exclude` matches."""
     for key, values in file.grid.items():
         if not values:
@@ -268,8 +265,8 @@ def _check_exclusions(file: ExperimentFile, document: Document) -> None:
 
 
 def _resolve(
-    base: dict[str, Any],
-    settings: dict[str, Any],
+    base: Raw,
+    settings: Raw,
     seed: int,
     label: str,
     keys: Keys,
@@ -288,7 +285,7 @@ def _resolve(
     return validate(RunConfig, raw, _pointing(document, settings, keys), f" (row '{label}')")
 
 
-def _pointing(document: Document, settings: dict[str, Any], keys: Keys) -> Document:
+def _pointing(document: Document, settings: Raw, keys: Keys) -> Document:
     """A document whose keys that the row sets, and the sections they are in, point at the row."""
     lines = dict(document.lines)
     for dotted in settings:
@@ -299,7 +296,7 @@ def _pointing(document: Document, settings: dict[str, Any], keys: Keys) -> Docum
     return Document(document.source, document.value, lines)
 
 
-def _name_of(settings: Mapping[str, Any]) -> str:
+def _name_of(settings: Raw) -> str:
     """A label from what a row sets: `encoding=xl recurrence=true`."""
     parts = [f"{key.split('.')[-1]}={_show(value)}" for key, value in settings.items()]
     return " ".join(parts) or "base"

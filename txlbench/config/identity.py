@@ -9,7 +9,7 @@ from txlbench.config.base import Section
 from txlbench.config.run_config import RunConfig
 
 
-def hashed_fields(section: Section) -> dict[str, Any]:
+def hashed_fields(section: Section) -> dict[str, object]:
     """The fields of `section` that count for its identity, as plain data."""
     fields = section.model_dump(mode="json")
     return {
@@ -49,7 +49,7 @@ def run_id(config: RunConfig) -> str:
     return f"{config.model.name}-{recurrence}-{config.train.loss}-s{config.seed}-{digest}"
 
 
-def decisive_settings(config: RunConfig) -> dict[str, Any]:
+def decisive_settings(config: RunConfig) -> dict[str, object]:
     """What decides the weights, by dotted key: `{"train.lr": 0.002, "seed": 1, ...}`."""
     sections = {"corpus": config.corpus, "model": config.model, "train": config.train}
     return {
@@ -64,7 +64,7 @@ def decisive_settings(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """What differs among the keys that both have: `train.lr was 0.002 and is 0.003`."""
     return [
         f"{key} was {old[key]} and is {value}"

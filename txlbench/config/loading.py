@@ -14,6 +14,8 @@ from pydantic_core import ErrorDetails
 from txlbench.errors import UserError, suggestion
 
 Keys = tuple[str | int, ...]
+Raw = dict[str, Any]
+"""A mapping as YAML gave it, not validated yet."""
 T = TypeVar("T", bound=BaseModel)
 
 LARGEST_FILE = 4 << 20
@@ -192,7 +194,7 @@ def read_yaml(path: Path) -> Document:
     return parse_yaml(text, str(path))
 
 
-def set_dotted(target: dict[str, Any], dotted: str, value: Any, place: str) -> None:
+def set_dotted(target: Raw, dotted: str, value: Any, place: str) -> None:
     """Sets `a.b.c` in nested mappings, making those that are missing.
 
     Args:

@@ -8,7 +8,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +45,7 @@ class Positions:
         return self.first + self.step * number + self.gap * (number * self.stretches // self.count)
 
     @property
-    def key(self) -> dict[str, Any]:
+    def key(self) -> dict[str, object]:
         """Identity of these positions as plain data; the same for one stretch as ever."""
         return {k: v for k, v in vars(self).items() if self.gap or k in ("first", "step", "count")}
 
@@ -58,7 +57,7 @@ class GivenPositions:
     array: NDArray[np.int64]
 
     @property
-    def key(self) -> dict[str, Any]:
+    def key(self) -> dict[str, object]:
         """Identity of these positions as plain data."""
         return {"given": hashlib.sha256(self.array.tobytes()).hexdigest()}
 

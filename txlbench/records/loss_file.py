@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
@@ -97,7 +98,7 @@ class LossFile:
     split: str | None = None
     vocabulary: str | None = None
     model: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, JsonValue] = field(default_factory=dict)
     longest: int | None = None
     path: Path | None = None
 
@@ -253,7 +254,7 @@ def _whole_number(path: Path, name: str, array: NDArray[Any]) -> int:
     return int(array)
 
 
-def _parse_settings(path: Path, text: str) -> dict[str, Any]:
+def _parse_settings(path: Path, text: str) -> dict[str, JsonValue]:
     try:
         settings = json.loads(text or "{}")
     except (ValueError, RecursionError):

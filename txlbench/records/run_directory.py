@@ -162,7 +162,7 @@ class RunDirectory:
 
     # Configuration and facts
 
-    def write_config(self, config: RunConfig, paper: Mapping[str, Any], label: str) -> None:
+    def write_config(self, config: RunConfig, paper: Mapping[str, float | str], label: str) -> None:
         """Writes `config.yaml`: the resolved configuration, its label and the paper's numbers."""
         content = {"label": label, "paper": dict(paper), **config.model_dump(mode="json")}
         write_text(self.path / "config.yaml", dump_yaml(content))

@@ -248,7 +248,7 @@ def _evaluated_differently(row: TableRow, reference: TableRow) -> list[str]:
     return [f"evaluated differently from '{reference.label}': {', '.join(different)}"]
 
 
-def _row_settings(row: TableRow) -> dict[str, Any]:
+def _row_settings(row: TableRow) -> dict[str, object]:
     """How the row's numbers were obtained, as far as rows should agree in it."""
     outcomes = [run.outcome for run in row.scored if run.outcome]
     corpora = (run.facts.corpus.checksum or "unknown" for run in row.scored)

@@ -70,7 +70,7 @@ class Keeper:
     """
 
     def __init__(
-        self, run: RunDirectory, settings: Mapping[str, Any], machine: Mapping[str, Any]
+        self, run: RunDirectory, settings: Mapping[str, object], machine: Mapping[str, object]
     ) -> None:
         self._run = run
         self._settings = {"run": dict(settings), "machine": dict(machine)}
@@ -102,7 +102,7 @@ class Keeper:
             self._timings.truncate(0)
         self._put_away(unusable, state.progress.step)
 
-    def log(self, line: Mapping[str, Any], timing: Mapping[str, Any] | None = None) -> None:
+    def log(self, line: Mapping[str, object], timing: Mapping[str, object] | None = None) -> None:
         """Appends to the metrics, and to the timings; what is refused waits for the next save."""
         self._metrics.append(line)
         if timing is not None:

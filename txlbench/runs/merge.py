@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from txlbench.config.grid import Experiment, expand
 from txlbench.config.loading import Document
@@ -114,7 +113,7 @@ def _joined(directories: Sequence[ExperimentDirectory]) -> Experiment:
     return expand(Document(str(directories[0].spec_file), {**first.raw, SEEDS: seeds}))
 
 
-def _first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _first_difference(one: Mapping[str, object], other: Mapping[str, object]) -> str:
     keys = [key for key in {**one, **other} if key != SEEDS]
     return next((key for key in keys if one.get(key) != other.get(key)), "")
 

@@ -31,7 +31,7 @@ def save_last(
     metrics_bytes: int,
     *,
     timings_bytes: int = 0,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     approve: Callable[[Path], object] = lambda _: None,
 ) -> None:
     """Writes everything an exact resume needs: state, random sources, lengths of the logs.
@@ -79,7 +79,7 @@ def place(weight: Tensor) -> tuple[int, torch.Size]:
     return weight.data_ptr(), weight.shape
 
 
-def write_best(path: Path, content: Mapping[str, Any]) -> None:
+def write_best(path: Path, content: Mapping[str, object]) -> None:
     """Writes the content that `best_content` made."""
     _write(path, content)
 
@@ -155,7 +155,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _write(
-    path: Path, content: Mapping[str, Any], approve: Callable[[Path], object] = lambda _: None
+    path: Path, content: Mapping[str, object], approve: Callable[[Path], object] = lambda _: None
 ) -> None:
     def verified(aside: Path) -> None:
         _verify(aside)
@@ -164,7 +164,7 @@ def _write(
     write_atomically(path, lambda file: _save(content, file), verified)
 
 
-def _save(content: Mapping[str, Any], file: BinaryIO) -> None:
+def _save(content: Mapping[str, object], file: BinaryIO) -> None:
     """Calls torch.save and re-raises the disk's error, which torch hides behind its own."""
     try:
         torch.save(dict(content), file)
@@ -242,7 +242,7 @@ class CheckpointSet:
         state: TrainingState,
         metrics_bytes: int,
         timings_bytes: int,
-        settings: Mapping[str, Any],
+        settings: Mapping[str, object],
     ) -> None:
         """Writes the last checkpoint; the one it replaces is kept as the previous one.
 

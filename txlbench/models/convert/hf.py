@@ -25,7 +25,7 @@ SAME_NAMES = (
     *("n_layer", "d_model", "n_head", "d_head", "d_inner", "d_embed", "div_val", "cutoffs"),
     *("untie_r", "pre_lnorm", "dropout", "dropatt", "init_std", "proj_init_std"),
 )
-DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: Mapping[str, object] = {
     **{"vocab_size": 267735, "cutoffs": [20000, 40000, 200000], "div_val": 4, "n_layer": 18},
     **{"d_model": 1024, "d_embed": 1024, "n_head": 16, "d_head": 64, "d_inner": 4096},
     **{"pre_lnorm": False, "mem_len": 1600, "clamp_len": 1000, "same_length": True},
@@ -39,7 +39,7 @@ ALIASES = {
     "n_head": "num_attention_heads",
     "n_layer": "num_hidden_layers",
 }
-FIXED: Mapping[str, Any] = {
+FIXED: Mapping[str, object] = {
     "attn_type": 0,
     "sample_softmax": -1,
     "layer_norm_epsilon": 1e-5,
@@ -81,7 +81,7 @@ def read_config(path: Path) -> SourceConfig:
     return SourceConfig(config, size, mem_len, tgt_len)
 
 
-def to_json(converted: Converted) -> dict[str, Any]:
+def to_json(converted: Converted) -> dict[str, object]:
     """The content of `config.json`; UserError naming what it cannot express."""
     config = converted.config
     for key, value, wanted in (

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -64,7 +63,7 @@ def label_ends(axes: Axes, ends: Sequence[End]) -> None:
         )
 
 
-def _leader(colour: str, is_far: bool) -> dict[str, Any]:
+def _leader(colour: str, is_far: bool) -> dict[str, object]:
     """A thin line from the end of a curve to its label."""
     return {
         "arrowstyle": "-",
