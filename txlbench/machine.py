@@ -1,4 +1,4 @@
-"""The machine that runs use: devices, cores, threads and their environment; commit, processor."""
+"""The machine: its devices, cores and processor, the environment of processes, the commit."""
 
 import ctypes
 import math

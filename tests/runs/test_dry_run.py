@@ -16,7 +16,7 @@ from tests.runs.trial import execute_all, plan_of, snapshot, write_spec, write_t
 from txlbench.cli.experiments import ablate
 from txlbench.config.counting import checkpoint_bytes, resume_bytes, train_flops
 from txlbench.errors import UserError
-from txlbench.runs.dry_run import check_space, cost_of, foresee, long_training
+from txlbench.runs.dry_run import changed_texts, check_space, cost_of, long_training
 from txlbench.runs.failure import readable
 from txlbench.runs.plan import Request, describe_plan, open_experiment
 
@@ -106,9 +106,9 @@ def test_texts_of_their_own_for_each_split_are_told_too(folder):
         write_text(folder / name, seed=3)
     write_spec({"corpus.valid": "valid.txt", "corpus.test": "test.txt"})
     execute_all(plan_of())
-    assert foresee(plan_of(), "cpu") == {}
+    assert changed_texts(plan_of(), "cpu") == {}
     write_text(folder / "test.txt", seed=4)
-    assert len(foresee(plan_of(), "auto")) == 1
+    assert len(changed_texts(plan_of(), "auto")) == 1
 
 
 def test_the_dry_run_ends_with_what_training_takes(monkeypatch):

@@ -11,8 +11,16 @@ import torch
 
 from tests.runs.trial import plan_of, prepared_job, write_spec
 from txlbench.config.run_config import RunConfig
+from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
-from txlbench.runs.failure import asked_for, explanation, is_out_of_memory, readable, remedy
+from txlbench.runs.failure import (
+    asked_for,
+    explanation,
+    is_out_of_memory,
+    readable,
+    record_failure,
+    remedy,
+)
 
 ROOT = Path(__file__).parents[2]
 EVER = 2**50
@@ -121,3 +129,17 @@ def test_a_run_that_does_not_fit_into_memory_fails_and_says_what_to_do():
     assert "train.batch_size (64)" in message
     assert "model.d_inner (200000)" in message
     assert message in run.directory.error_file.read_text()
+
+
+def test_a_missing_compiler_is_named_with_its_remedy():
+    """`train.compile` needs one; PyTorch's own message does not say what to do."""
+    write_spec()
+    (planned,) = plan_of()
+    run = RunDirectory(prepared_job(planned).directory)
+    error = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+    text = "InvalidCxxCompiler: No working C++ compiler found\n\nSet TORCHDYNAMO_VERBOSE=1 for more"
+    assert record_failure(run, error(text)) is RunState.FAILED
+    assert run.read_status().error.message == (
+        "InvalidCxxCompiler: No working C++ compiler found; install a C++ compiler (g++, or the "
+        "one that CXX names), or drop train.compile"
+    )

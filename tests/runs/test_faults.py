@@ -86,7 +86,7 @@ ERROR = Failure(type="ValueError", message="m", where="f:1")
 )
 def test_faults_are_alike_if_kind_and_place_are(second, goes_on):
     write_spec(rows=failing("1", "2"))
-    common = ablation._CommonFault(False, Watched())
+    common = ablation.FailFast(False, Watched())
     for run, error in zip(plan_of(), (ERROR, second), strict=True):
         prepared_job(run)
         run.directory.set_state(RunState.FAILED, error)
@@ -98,7 +98,7 @@ def test_a_warning_of_a_common_fault_is_given_once():
     """Runs that were under way beside the first two end later."""
     write_spec(rows=failing("bad 1", "bad 2", "bad 3"))
     watched = Watched()
-    common = ablation._CommonFault(False, watched)
+    common = ablation.FailFast(False, watched)
     for run, expected in zip(plan_of(), (True, False, False), strict=True):
         prepared_job(run)
         run.directory.set_state(RunState.FAILED, ERROR)

@@ -19,7 +19,7 @@ from txlbench.records.schema import Failure, RunState
 from txlbench.runs import work_queue
 from txlbench.runs.job import Job
 from txlbench.runs.train_run import execute
-from txlbench.runs.work_queue import Share
+from txlbench.runs.work_queue import WorkQueue
 from txlbench.runs.worker import TAKEN
 
 SEEDS = [1, 2, 3]
@@ -40,8 +40,8 @@ def test_what_another_call_holds_is_passed_over(plan):
     first, *others = plan
     prepared_job(first)
     with claimed(first.directory):
-        assert paths(Share(plan, print).jobs()) == [run.id for run in others]
-    assert paths(Share(plan, print).jobs()) == [run.id for run in plan]
+        assert paths(WorkQueue(plan, print).jobs()) == [run.id for run in others]
+    assert paths(WorkQueue(plan, print).jobs()) == [run.id for run in plan]
 
 
 @pytest.mark.parametrize("state", [RunState.RUNNING, RunState.TRAINED])
@@ -50,15 +50,15 @@ def test_what_another_machine_trains_or_evaluates_is_held_until_it_is_silent(pla
     first, *others = plan
     directory = prepared_job(first).directory
     write_json(directory / "status.json", {"state": state, "host": "elsewhere.example"})
-    assert paths(Share(plan, print).jobs()) == [run.id for run in others]
+    assert paths(WorkQueue(plan, print).jobs()) == [run.id for run in others]
     long_ago = time.time() - 2 * SILENCE_SECONDS
     for path in directory.glob("*"):
         os.utime(path, (long_ago, long_ago))
-    assert paths(Share(plan, print).jobs()) == [run.id for run in plan]
+    assert paths(WorkQueue(plan, print).jobs()) == [run.id for run in plan]
 
 
 def test_each_run_is_looked_at_when_its_turn_comes(plan):
-    jobs = Share(plan, print).jobs()
+    jobs = WorkQueue(plan, print).jobs()
     assert next(jobs).directory.name == plan[0].id
     execute_all([plan[1]])
     assert paths(jobs) == [plan[2].id]
@@ -67,7 +67,7 @@ def test_each_run_is_looked_at_when_its_turn_comes(plan):
 def test_others_are_waited_for_and_said_so_once(plan):
     said, held = [], plan[0]
     prepared_job(held)
-    share = Share([held], said.append)
+    queue = WorkQueue([held], said.append)
     with claimed(held.directory):
         ticks = iter(range(10))
 
@@ -78,20 +78,20 @@ def test_others_are_waited_for_and_said_so_once(plan):
                 raise TimeoutError
 
         with pytest.raises(TimeoutError):
-            share.wait(tick)
+            queue.wait(tick)
     assert said == [f"waiting for runs that other processes are at: {held.title}"]
-    assert share.wait(tick) is False  # it failed there, and is not tried again here
+    assert queue.wait(tick) is False  # it failed there, and is not tried again here
 
 
 def test_a_run_whose_process_dies_is_done_here(plan):
     held = plan[0]
     prepared_job(held)
-    share = Share([held], print)
+    queue = WorkQueue([held], print)
     with claimed(held.directory):
         held.directory.start()
-        assert paths(share.jobs()) == []
-    assert share.wait(lambda: None)
-    (job,) = share.jobs()
+        assert paths(queue.jobs()) == []
+    assert queue.wait(lambda: None)
+    (job,) = queue.jobs()
     assert (job.directory, job.attempts) == (held.directory.path, 1)
 
 
@@ -100,7 +100,7 @@ def test_a_failed_run_is_tried_again_by_one_call_only(plan):
     prepared_job(bad)
     bad.directory.start()
     bad.directory.set_state(RunState.FAILED, Failure(type="E", where="f:1"))
-    here, elsewhere = Share([bad], print), Share([bad], print)
+    here, elsewhere = WorkQueue([bad], print), WorkQueue([bad], print)
     assert len(list(elsewhere.jobs())) == 1
     assert bad.directory.state is RunState.INTERRUPTED
     bad.directory.start()

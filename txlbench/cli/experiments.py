@@ -61,11 +61,11 @@ def ablate(dry_run: bool, format_: str, **options: Any) -> int:
 
 
 def _show_plan(request: "Request", format_: str) -> int:
-    from txlbench.runs.dry_run import cost_of, foresee
+    from txlbench.runs.dry_run import changed_texts, cost_of
     from txlbench.runs.plan import describe_plan, open_experiment
 
     experiment, _, plan = open_experiment(request)
-    described = describe_plan(plan, foresee(plan, request.device))
+    described = describe_plan(plan, changed_texts(plan, request.device))
     if format_ == "json":
         click.echo(described.model_dump_json(by_alias=True, indent=2))
         return 0

@@ -1,4 +1,7 @@
-"""From an experiment file to its runs: rows and grid, exclusions, seeds, merged duplicates."""
+"""Expands an experiment file into rows and runs: grid, exclusions, rows, seeds.
+
+Equal configurations share one run.
+"""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which run a configuration is: a readable slug and a hash of what decides the weights."""
+"""The identity of a run: a readable slug and a hash of what decides the weights."""
 
 import hashlib
 import json

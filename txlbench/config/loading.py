@@ -1,4 +1,4 @@
-"""Experiment files: YAML with line numbers, and errors that name file, line, key and remedy."""
+"""Reads YAML with line numbers; errors name file, line, key and remedy."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What is measured on a trained model: regimes, attention lengths, and their names.
+"""The measurements of a trained model: training regime, attention lengths, positions.
 
 Evaluation computes a `Measurement`, reporting looks its record up by `key`; both take the list
 from here, so that they cannot disagree on how a number was obtained.

@@ -1,6 +1,6 @@
 """An experiment's directory: the effective experiment file, its runs, tables and figures.
 
-Findings: what verbs other than `ablate` leave, each one JSON file beside what is shown of it.
+Findings are what verbs other than `ablate` leave: a JSON file each, beside what is shown of it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

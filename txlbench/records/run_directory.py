@@ -1,11 +1,9 @@
-"""A run's directory: what each file is called, and how it is read and written.
+"""A run's directory: the names of its files, reading and writing them, and who works on it.
 
 The directory is the truth about a run. `metrics.jsonl` holds reproducible values only; what
-depends on the machine and the hour is in `timings.jsonl`, `facts.json` and `status.json`.
-
-A run that gives way to another is kept under another name.
-
-A run belongs to the process that works on it, until that process ends, however it ends.
+depends on the machine and the hour is in `timings.jsonl`, `facts.json` and `status.json`. A run
+is claimed by the process that works on it until that ends, however it ends; a run that gives way
+to another is kept under another name.
 """
 
 import fcntl

@@ -1,8 +1,7 @@
-"""What people should know of a run that ended, beside its state.
+"""Runs an experiment: prepares texts, trains and measures what is missing, reports it.
 
-Runs that begin anew because the experiment file changed: what differs from what is on disk.
-
-The main job: an experiment file becomes trained runs, tables, figures and MLflow entries.
+Nothing starts before everything that all runs share was checked. The caller is told of what happens
+through a `Watcher`.
 """
 
 import os
@@ -35,23 +34,23 @@ from txlbench.runs.plan import (
     with_evaluation,
 )
 from txlbench.runs.pool import ProcessPool
-from txlbench.runs.work_queue import Share
+from txlbench.runs.work_queue import WorkQueue
 from txlbench.tracking.backlog import nothing_to_deliver, where_to_look
 
 
-def renewed(plan: Sequence[PlannedRun], directory: ExperimentDirectory) -> list[str]:
+def changed_runs(plan: Sequence[PlannedRun], directory: ExperimentDirectory) -> list[str]:
     """A line for each planned run that has not begun while one of its label and seed has.
 
     Only runs that the plan no longer has are compared; of several the one nearest to it.
     """
     planned = {run.id for run in plan}
     left = [run for run in directory.runs() if run.id not in planned]
-    fresh = [run for run in plan if run.directory.state is RunState.QUEUED]
-    lines = (_line(run, left) for run in fresh)
+    not_begun = [run for run in plan if run.directory.state is RunState.QUEUED]
+    lines = (_what_changed(run, left) for run in not_begun)
     return [line for line in lines if line is not None]
 
 
-def _line(run: PlannedRun, left: Sequence[RunDirectory]) -> str | None:
+def _what_changed(run: PlannedRun, left: Sequence[RunDirectory]) -> str | None:
     new = decisive_settings(run.config)
     found = []
     for other in left:
@@ -128,7 +127,7 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
     sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
     check_space(directory.path, todo, sizes, devices.jobs)
     _make_directory(directory)
-    for line in renewed(whole, directory):
+    for line in changed_runs(whole, directory):
         watcher.warn(line)
     directory.write_spec(experiment)
     for run in todo:
@@ -259,14 +258,14 @@ def _run(
     """Does the runs of `todo` that no other call does, and waits for the others."""
     finished = sum(run.need() is Need.NOTHING for run in plan)
     by_path = {run.directory.path: run for run in todo}
-    common = _CommonFault(keep_going, watcher)
-    share = Share(todo, watcher.say)
+    common = FailFast(keep_going, watcher)
+    queue = WorkQueue(todo, watcher.say)
 
     def ended(job: Job, state: RunState) -> bool:
         run = by_path[job.directory]
         if state is RunState.RUNNING:  # another call has it
             return True
-        share.end(run)
+        queue.end(run)
         watcher.ended(run, state)
         for note in notes_on(run, state):
             watcher.warn(f"{run.title}: {note}")
@@ -275,15 +274,15 @@ def _run(
     watcher.start(todo, finished, devices.jobs)
     pool = ProcessPool(devices, os.environ)
     try:
-        while share.wait(watcher.tick):
-            pool.run(share.jobs(), ended, watcher.tick)
+        while queue.wait(watcher.tick):
+            pool.run(queue.jobs(), ended, watcher.tick)
             if common.was_met:
                 break
     finally:
         watcher.stop()
 
 
-class _CommonFault:
+class FailFast:
     """Stops a grid whose first two ended runs failed alike: the fault is common to all."""
 
     def __init__(self, keep_going: bool, watcher: Watcher) -> None:

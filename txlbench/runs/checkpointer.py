@@ -1,6 +1,7 @@
-"""What a training leaves on disk, whatever the disk does: log lines and checkpoints.
+"""Writes the checkpoints and log lines of a training, and reads the weights that are measured.
 
-The weights that a run is measured with: its best checkpoint, made again if it is damaged.
+A disk that refuses is tried again at the next checkpoint; a damaged best checkpoint is made again
+from another one of the same step.
 """
 
 import contextlib
@@ -60,7 +61,7 @@ def _forget_training(run: RunDirectory) -> None:
     run.write_summary(run.read_summary().without("training"))
 
 
-class Keeper:
+class Checkpointer:
     """Keeps one run's training; a disk that refuses stops nothing before the end.
 
     Args:

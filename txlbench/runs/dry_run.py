@@ -17,8 +17,8 @@ from txlbench.runs.plan import Need, PlannedRun, PlanRecord, vocabulary_size
 from txlbench.runs.status import duration
 
 
-def foresee(plan: Sequence[PlannedRun], device: str) -> Mapping[str, str]:
-    """Why a run counts as not there, by id: the text that it was trained on has changed.
+def changed_texts(plan: Sequence[PlannedRun], device: str) -> Mapping[str, str]:
+    """Names the runs, by id, whose text has changed since, so that they are trained anew.
 
     Raises:
         UserError: for what the real call would refuse: an unknown device, a text that is missing

@@ -1,6 +1,6 @@
-"""How a run that raised an error ends: its state, the error's kind and place, and what to do.
+"""Records how a run failed: its state, the error's type and place, and what to do about it.
 
-Out of memory: how an error tells, what was asked for, and which keys would lower it.
+A lack of memory is explained by what was asked for and the keys that would lower it.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ SIGNS = re.compile(
     r"|storage size calculation overflowed|unable to allocate",
     re.IGNORECASE,
 )
+COMPILE_REMEDY = "install a C++ compiler (g++, or the one that CXX names), or drop train.compile"
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -96,6 +97,9 @@ def record_failure(run: RunDirectory, error: BaseException) -> RunState:
     if is_out_of_memory(error):
         message = explanation(error, _config(run), _is_trained(run))
         failure = failure.model_copy(update={"message": message})
+    elif type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+        what = failure.message.partition(" Set TORCHDYNAMO_VERBOSE")[0]
+        failure = failure.model_copy(update={"message": f"{what}; {COMPILE_REMEDY}"})
     text = "".join(traceback.format_exception(error)) + failure.message + "\n"
     state = _state_after(error)
     with contextlib.suppress(OSError):

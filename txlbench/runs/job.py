@@ -1,6 +1,6 @@
-"""What a training process is asked to do, in a form that passes between processes.
+"""The job of a training process as one line of JSON, and what signals mean to `ablate`.
 
-What signals mean to `ablate`: stop with everything kept, leave at once, or save and go on.
+SIGINT and SIGTERM stop with everything kept, a second one leaves at once; SIGUSR1 saves.
 """
 
 import contextlib

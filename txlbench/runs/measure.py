@@ -1,4 +1,4 @@
-"""Measuring a trained run: what is missing is computed, stored, and summed up."""
+"""Measures a trained run: missing evaluations are computed, stored, and summed up."""
 
 import time
 from collections.abc import Callable, Sequence

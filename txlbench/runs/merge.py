@@ -1,4 +1,4 @@
-"""Results of several machines brought together: run directories are copied, never mixed.
+"""Brings results of several machines together: run directories are copied, never mixed.
 
 Everything is compared before anything is written, so a refusal leaves all as it was. A run comes
 whole or not at all, and the same call may be made again.

@@ -1,4 +1,4 @@
-"""The MLflow mirror as a process beside the runs, which never import mlflow themselves."""
+"""Starts the MLflow mirror as a process beside the runs, which never import mlflow themselves."""
 
 import contextlib
 import subprocess

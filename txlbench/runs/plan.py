@@ -1,8 +1,6 @@
-"""An experiment held against the disk: which runs there are and what each still needs.
+"""The plan of an experiment: its distinct runs, and what each lacks on disk.
 
-What the user asked for, as the command line hands it on.
-
-Which measurements a run lacks: the plan asks before, the measuring itself when it begins.
+`--dry-run` prints it with sizes and costs.
 """
 
 import shlex

@@ -1,4 +1,4 @@
-"""Runs as processes of their own, a few at a time; the parent only starts and watches them."""
+"""A pool of worker processes, one a run, a few at once; the parent starts and watches them."""
 
 import contextlib
 import signal

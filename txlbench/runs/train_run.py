@@ -1,8 +1,7 @@
-"""One run from its directory to its summary: the place where all parts come together.
+"""Executes one run from its directory to its summary, where all parts come together.
 
-What a run should tell of its machine and code.
-
-The training of one run: its state and batches, and what happens around its steps.
+Around the training loop: log lines with timings, validations, checkpoints, and the facts of the
+machine and the code.
 """
 
 import math
@@ -28,7 +27,7 @@ from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import Facts, RunState, Summary, TrainingSummary
-from txlbench.runs.checkpointer import Keeper
+from txlbench.runs.checkpointer import Checkpointer
 from txlbench.runs.job import Job
 from txlbench.runs.measure import measure
 from txlbench.seeding import seed_everything
@@ -119,7 +118,7 @@ class TrainingRun:
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
-        self.keeper = Keeper(self.directory, decisive_settings(config), machine)
+        self.checkpointer = Checkpointer(self.directory, decisive_settings(config), machine)
         self.began = time.monotonic()
         self.tokens_before = 0
         self.seconds_before = 0.0
@@ -138,14 +137,14 @@ class TrainingRun:
             train_config.tgt_len,
             train_config.stride,
         )
-        self.keeper.resume(self.state)
+        self.checkpointer.resume(self.state)
         self._describe(streams.dropped)
         self._start_clock()
         self.schedule = SaveSchedule(train_config, self.state.progress.step, self.save_asked)
         hooks = Hooks(self._log, self._validate, self._save, self.should_stop, self._should_save)
         with staged(streams, self.device) as batches:
             done = train(self.state, batches, self.settings, hooks)
-        self.keeper.finish(self.state)
+        self.checkpointer.finish(self.state)
         if done:
             self._refuse_explosion()
             self._summarise()
@@ -183,7 +182,7 @@ class TrainingRun:
         self.began, self.tokens_before = time.monotonic(), progress.tokens
 
     def _log(self, line: dict[str, float | int]) -> None:
-        self.keeper.log(line, self._timing() if "train_loss" in line else None)
+        self.checkpointer.log(line, self._timing() if "train_loss" in line else None)
 
     def _timing(self) -> dict[str, float]:
         seconds = time.monotonic() - self.began
@@ -204,7 +203,7 @@ class TrainingRun:
         return self.schedule.is_due(self.state.progress.step)
 
     def _save(self, best: bool) -> None:
-        self.keeper.save(self.state, best)
+        self.checkpointer.save(self.state, best)
         self.schedule.saved(self.state.progress.step)
 
     def _summarise(self) -> None:

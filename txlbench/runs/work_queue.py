@@ -1,4 +1,4 @@
-"""Which runs of a grid this call does, where others may work on the same output.
+"""The queue of an experiment's runs, shared with other calls that work on the same output.
 
 Each call takes the next run that nobody has claimed. What others hold is waited for in the end,
 and done here if they die: a dead process holds no claim.
@@ -15,7 +15,7 @@ from txlbench.runs.plan import Need, PlannedRun
 POLL_SECONDS = 0.5
 
 
-class Share:
+class WorkQueue:
     """The runs of `todo` as far as they fall to this call.
 
     Args:

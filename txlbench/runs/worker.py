@@ -1,4 +1,4 @@
-"""The process that a run gets: reads a job, runs it, and leaves the outcome in the run's files.
+"""The worker process: reads a job, executes its run, and leaves the outcome in the run's files.
 
 Started as `python -m txlbench.runs.worker`, with the job as the first line of its standard
 input. That pipe is also its lifeline: when the parent goes, however it goes, the pipe closes and
