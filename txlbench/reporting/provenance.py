@@ -1,7 +1,4 @@
-"""Where a table or figure comes from: its runs, the commit, the command, how numbers were got.
-
-What a reader must know of a row before comparing its numbers with another's.
-"""
+"""Provenance of tables and figures, how their numbers were obtained, and notes on single rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -178,17 +175,13 @@ def notes(row: TableRow, reference: TableRow | None) -> list[str]:
     if reference is not None and reference is not row:
         found += _evaluated_differently(row, reference)
     found += _trained_differently(row, reference)
-    found += [f"{_seed(row, run)}{run.state}: {run.error}" for run in row.runs if run.error]
+    found += [f"{_seeds(row, [run])}{run.state}: {run.error}" for run in row.runs if run.error]
     return found
 
 
 def comparison_reference(rows: Sequence[TableRow]) -> TableRow | None:
     """The first row with numbers: how it was evaluated is what the others are held against."""
     return next((row for row in rows if row.scored), None)
-
-
-def _seed(row: TableRow, run: RunResult) -> str:
-    return _seeds(row, [run])
 
 
 def _seeds(row: TableRow, runs: Sequence[RunResult]) -> str:
@@ -200,15 +193,8 @@ def _seeds(row: TableRow, runs: Sequence[RunResult]) -> str:
 
 def _extrapolated(row: TableRow) -> list[str]:
     """Names the chosen lengths that need positions never trained."""
-    lengths = sorted(
-        {
-            length
-            for run in row.scored
-            if run.outcome
-            and (length := run.outcome.best_length) is not None
-            and run.is_extrapolated(length)
-        }
-    )
+    best = ((run, found.best_length) for run, found in row.outcomes)
+    lengths = sorted({length for run, length in best if length and run.is_extrapolated(length)})
     if not lengths:
         return []
     trained = row.first.config.train.tgt_len
@@ -265,9 +251,11 @@ def _row_settings(row: TableRow) -> dict[str, object]:
     }
 
 
-def _is_close(name: str, one: Any, other: Any) -> bool:
-    return name == "tokens scored" and bool(abs(one - other) <= TOKENS_MARGIN * max(one, other))
+def _is_close(name: str, one: object, other: object) -> bool:
+    if not (name == "tokens scored" and isinstance(one, int) and isinstance(other, int)):
+        return False
+    return abs(one - other) <= TOKENS_MARGIN * max(one, other)
 
 
-def _join(values: Any) -> str:
+def _join(values: Iterable[object]) -> str:
     return "/".join(map(str, dict.fromkeys(values)))

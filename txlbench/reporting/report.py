@@ -21,7 +21,7 @@ from txlbench.reporting.figures.style import (
 )
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import TableChoice, build_table, table_frame
-from txlbench.reporting.rows import build_rows
+from txlbench.reporting.rows import best_loss, build_rows
 from txlbench.reporting.table import (
     Table,
     for_terminal,
@@ -64,8 +64,9 @@ def _readable(results: Results) -> tuple[Results, str]:
     """The rows that a figure can hold, and what is said where that is not all of them."""
     if len(results.labels) <= MOST_ROWS:
         return results, ""
-    measured = [row for row in build_rows(results) if row.best and row.did_train]
-    ranked = [row.label for row in sorted(measured, key=lambda row: row.best.mean)]  # type: ignore[union-attr]
+    means = {row.label: row.mean(best_loss) for row in build_rows(results) if row.did_train}
+    found = {label: mean.mean for label, mean in means.items() if mean is not None}
+    ranked = sorted(found, key=found.__getitem__)
     half = MOST_ROWS // 2
     chosen = [*ranked[:half], *ranked[half:][-half:]] or list(results.labels[:MOST_ROWS])
     what = "the best and the worst" if ranked else "the first"

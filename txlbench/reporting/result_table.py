@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 
 from txlbench.config.base import shown
 from txlbench.errors import UserError
-from txlbench.records.schema import Outcome
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.provenance import Provenance, comparison_reference, how_obtained, notes
-from txlbench.reporting.rows import Estimate, TableRow, best_loss, build_rows, init_loss, units
+from txlbench.reporting.rows import LOSSES, Estimate, Loss, TableRow, build_rows, units
 from txlbench.reporting.table import EMPTY, Column, Table
 
 NAMED = ("model.encoding", "train.recurrence", "train.loss")
@@ -95,47 +95,31 @@ def _configuration(rows: Sequence[TableRow]) -> list[Column]:
 def _results(rows: Sequence[TableRow], unit: str, digits: int | None) -> list[Column]:
     """Init and best in one unit; rows of another unit stay empty there."""
 
-    def number(
-        loss: Callable[[Outcome], float], pick: Callable[[TableRow], Estimate | None]
-    ) -> Column:
-        name = "init" if loss is init_loss else "best"
-        return _column(f"{unit} {name}", rows, lambda row: _in_unit(row, unit, pick, digits), True)
+    def text(row: TableRow, found: Estimate | None, sign: bool = False) -> str:
+        if found is None or row.unit != unit:
+            return EMPTY
+        mean = shown(found.mean, unit, sign, digits)
+        if found.half_width is None:
+            return mean
+        return f"{mean} ± {shown(found.half_width, unit, digits=digits)}"
 
-    def difference(loss: Callable[[Outcome], float]) -> Column:
-        name = "init" if loss is init_loss else "best"
-        header = f"Δ {unit} {name}"
-        return _column(header, rows, lambda row: _difference(row, unit, loss, digits), True, 2)
+    def mean(row: TableRow, loss: Loss) -> str:
+        """In brackets where the model did not train, which is no result."""
+        cell = text(row, row.mean(loss))
+        return cell if row.did_train or not cell else f"({cell})"
 
-    return [
-        number(init_loss, lambda row: row.init),
-        difference(init_loss),
-        number(best_loss, lambda row: row.best),
-        difference(best_loss),
-    ]
+    def difference(row: TableRow, loss: Loss) -> str:
+        found = row.difference(loss)
+        cell = text(row, found, sign=True)
+        return cell if found is None or found.is_resolved or not cell else f"{cell} (not resolved)"
 
-
-def _in_unit(
-    row: TableRow, unit: str, pick: Callable[[TableRow], Estimate | None], digits: int | None
-) -> str:
-    """Mean and interval; in brackets where the model did not train, which is no result."""
-    found = pick(row)
-    if found is None or row.unit != unit:
-        return EMPTY
-    text = shown(found.mean, unit, digits=digits)
-    if found.half_width is not None:
-        text += f" ± {shown(found.half_width, unit, digits=digits)}"
-    return text if row.did_train else f"({text})"
-
-
-def _difference(
-    row: TableRow, unit: str, loss: Callable[[Outcome], float], digits: int | None
-) -> str:
-    found = row.difference(loss)
-    if found is None or found.half_width is None or row.unit != unit:
-        return EMPTY
-    mean = shown(found.mean, unit, sign=True, digits=digits)
-    text = f"{mean} ± {shown(found.half_width, unit, digits=digits)}"
-    return text if found.is_resolved else f"{text} (not resolved)"
+    columns = []
+    for name, loss in LOSSES.items():
+        columns += [
+            _column(f"{unit} {name}", rows, partial(mean, loss=loss), True),
+            _column(f"Δ {unit} {name}", rows, partial(difference, loss=loss), True, 2),
+        ]
+    return columns
 
 
 def _attention_lengths(row: TableRow) -> str:
@@ -230,10 +214,7 @@ def _numbers(row: TableRow, varied: Mapping[str, object]) -> dict[str, object]:
         "targets_trained": row.targets,
         "parameters": row.parameters,
         "n": len(row.counted),
-        **_estimate(f"{row.unit}_init", row.init),
-        **_estimate(f"{row.unit}_init_difference", row.difference(init_loss)),
-        **_estimate(f"{row.unit}_best", row.best),
-        **_estimate(f"{row.unit}_best_difference", row.difference(best_loss)),
+        **_estimates(row),
         "attention_lengths": " ".join(map(str, row.attention_lengths)),
         **{f"paper_{name}": value for name, value in row.line.paper.items()},
         "state": row.state,
@@ -243,12 +224,19 @@ def _numbers(row: TableRow, varied: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _estimate(name: str, found: Estimate | None) -> dict[str, object]:
-    mean, half = (found.mean, found.half_width) if found else (None, None)
-    resolved: dict[str, object] = {}
-    if name.endswith("difference"):
-        resolved = {f"{name}_resolved": found.is_resolved if found else None}
-    return {name: mean, f"{name}_half_width": half, **resolved}
+def _estimates(row: TableRow) -> dict[str, object]:
+    """Init and best with their intervals, and their differences to the first row."""
+    found: dict[str, object] = {}
+    for name, loss in LOSSES.items():
+        column, mean, shift = f"{row.unit}_{name}", row.mean(loss), row.difference(loss)
+        found |= {
+            column: mean and mean.mean,
+            f"{column}_half_width": mean and mean.half_width,
+            f"{column}_difference": shift and shift.mean,
+            f"{column}_difference_half_width": shift and shift.half_width,
+            f"{column}_difference_resolved": shift and shift.is_resolved,
+        }
+    return found
 
 
 def _obtained(row: TableRow) -> dict[str, object]:

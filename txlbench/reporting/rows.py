@@ -59,6 +59,21 @@ def paired_difference(
 DID_NOT_TRAIN = "did not train: no better than a unigram model"
 
 
+Loss = Callable[[Outcome], float]
+
+
+def init_loss(outcome: Outcome) -> float:
+    return outcome.init.loss
+
+
+def best_loss(outcome: Outcome) -> float:
+    return outcome.best.loss
+
+
+LOSSES: Mapping[str, Loss] = {"init": init_loss, "best": best_loss}
+"""The losses of the table, in nats."""
+
+
 @dataclass(frozen=True)
 class TableRow:
     """One line of the table.
@@ -105,13 +120,9 @@ class TableRow:
         """False where every run that has numbers stayed at the unigram level."""
         return not self.scored or any(run.did_train for run in self.scored)
 
-    @property
-    def init(self) -> Estimate | None:
-        return estimate(list(self.values(init_loss).values()))
-
-    @property
-    def best(self) -> Estimate | None:
-        return estimate(list(self.values(best_loss).values()))
+    def mean(self, loss: Loss) -> Estimate | None:
+        """Over seeds, in the unit that is displayed; None without numbers."""
+        return estimate(list(self.values(loss).values()))
 
     @property
     def attention_lengths(self) -> tuple[int, ...]:
@@ -119,11 +130,11 @@ class TableRow:
         lengths = (found.attention_length for _, found in self.outcomes)
         return tuple(length for length in lengths if length is not None)
 
-    def values(self, loss: Callable[[Outcome], float]) -> dict[int, float]:
+    def values(self, loss: Loss) -> dict[int, float]:
         """Seed -> a loss of its run as displayed: means are taken of what the table shows."""
         return {run.config.seed: run.displayed(loss(found)) for run, found in self.outcomes}
 
-    def difference(self, loss: Callable[[Outcome], float]) -> Estimate | None:
+    def difference(self, loss: Loss) -> Estimate | None:
         """To the first row, paired by seed; None where the two cannot be compared."""
         if self.reference is None or self.reference.unit != self.unit:
             return None
@@ -157,14 +168,6 @@ class TableRow:
             return 0 if self.did_train else 1
         bad = (RunState.FAILED, RunState.DIVERGED, RunState.DAMAGED)
         return 3 if any(run.state in bad for run in self.runs) else 2
-
-
-def init_loss(outcome: Outcome) -> float:
-    return outcome.init.loss
-
-
-def best_loss(outcome: Outcome) -> float:
-    return outcome.best.loss
 
 
 def build_rows(results: Results) -> list[TableRow]:

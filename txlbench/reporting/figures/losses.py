@@ -34,7 +34,7 @@ from txlbench.reporting.figures.style import (
     new_figure,
     scaled,
 )
-from txlbench.reporting.rows import Estimate, TableRow, best_loss, build_rows, init_loss
+from txlbench.reporting.rows import Estimate, Loss, TableRow, best_loss, build_rows, init_loss
 
 LOGARITHMIC_FROM = 32
 """Longer segments stand on a log scale, as what happens is at their start."""
@@ -139,7 +139,7 @@ def draw_loss_by_row(results: Results, palette: Palette) -> Drawing | None:
     rows = [row for row in build_rows(results) if row.label in comparable]
     if not rows:
         return None
-    rows.sort(key=lambda row: row.best.mean if row.best else 0.0)
+    rows.sort(key=lambda row: _mean(row, best_loss).mean)
     figure = new_figure(0.75 + 0.32 * len(rows))
     (axes,) = figure.axes
     for height, row in enumerate(rows):
@@ -158,24 +158,29 @@ def draw_loss_by_row(results: Results, palette: Palette) -> Drawing | None:
     return Drawing(figure, "Loss by row", subtitle, _key())
 
 
+def _mean(row: TableRow, loss: Loss) -> Estimate:
+    found = row.mean(loss)
+    assert found is not None  # rows without numbers are not drawn
+    return found
+
+
 def _draw_row(axes: Axes, row: TableRow, height: int, palette: Palette) -> None:
     colour = palette.colour(row.label)
-    assert row.init is not None
-    assert row.best is not None
+    init, best = _mean(row, init_loss), _mean(row, best_loss)
     axes.plot(
-        [row.init.mean, row.best.mean],
+        [init.mean, best.mean],
         [height - OFFSET, height + OFFSET],
         color=colour,
         alpha=PALE,
         linewidth=scaled(1.2),
     )
-    for loss, found, offset in ((init_loss, row.init, -OFFSET), (best_loss, row.best, OFFSET)):
+    for loss, found, offset in ((init_loss, init, -OFFSET), (best_loss, best, OFFSET)):
         seeds = list(row.values(loss).values())
         if len(seeds) > 1:
             axes.plot(seeds, [height + offset] * len(seeds), ".", color=colour, alpha=PALE)
         _draw_estimate(axes, found, height + offset, colour, filled=loss is best_loss)
     axes.annotate(
-        shown(row.best.mean, row.unit),
+        shown(best.mean, row.unit),
         (1.01, height),
         xycoords=("axes fraction", "data"),
         va="center",
