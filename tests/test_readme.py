@@ -143,3 +143,25 @@ def test_the_python_of_a_page_runs(page, folder, capsys):
     shown = capsys.readouterr().out
     assert "Transformer-XL" in shown
     assert "did you mean" in shown
+
+
+def test_the_front_page_is_short_and_its_links_lead_somewhere():
+    assert len(PAGES[0].read_text().splitlines()) <= 150
+    assert len(PAGES) >= 8
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_package_map_is_the_tree():
+    """Every room of the package, and nothing that is not there."""
+    _, _, below = PAGES[0].read_text().partition("| package | holds |")
+    names = re.findall(r"`(\w+)/?`", " ".join(re.findall(r"^\| (`.*?) \|", below, re.MULTILINE)))
+    rooms = {path.stem for path in (ROOT / "txlbench").iterdir() if path.stem[0] != "_"}
+    assert set(names) == rooms
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page):
+    for name in re.findall(r"`((?:txlbench|tests|experiments)/[\w/.-]+\.\w+)`", page.read_text()):
+        assert (ROOT / name).exists(), f"{page.name}: {name}"

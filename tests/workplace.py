@@ -32,7 +32,7 @@ def make_small(content):
 
 def make(folder):
     """Fills `folder`, the working directory: texts, experiment files and trained results."""
-    write_text(folder / "my-text.txt", words=30_000)
+    write_text(folder / "my-text.txt", words=15_000)
     (folder / "start.txt").write_text("the memory of")
     np.save(folder / "ids.npy", np.arange(100) % 64 + 32)
     for name in "abc":

@@ -102,27 +102,29 @@ class FigureWidth(click.ParamType):  # type: ignore[type-arg]
     "formats",
     multiple=True,
     type=click.Choice(["png", "svg", "pdf"]),
-    help="Kind of file, more than once for several. [default: png and svg]",
+    help="Kind of file; may be repeated.  [default: png and svg]",
 )
 @click.option(
     "--width",
     default=7.2,
     show_default=True,
     type=FigureWidth(),
-    help="Width of the figures; letters shrink with it. single is 3.3 inches, double 6.8.",
+    help="Width of the figures, in which letters keep their proportion: single is 3.3 inches, double 6.8.",
 )
 @click.option(
-    "--title/--no-title", default=True, help="Leave out title, subtitle and source, for a paper."
+    "--title/--no-title",
+    default=True,
+    help="Draws title, subtitle and source, or leaves them out for a paper.",
 )
 @click.option(
     "--columns",
-    help="Columns of experiments' Markdown and LaTeX tables, by their headers. [default: all]",
+    help="Columns of experiments' Markdown and LaTeX tables, by their headers.  [default: all]",
     metavar="A,B,...",
 )
 @click.option(
     "--digits",
     type=click.IntRange(0, 12),
-    help="Digits after the point of losses in those. [default: 3 of bpc, 2 of perplexity]",
+    help="Digits after the point of losses in those.  [default: 3 of bpc, 2 of perplexity]",
 )
 def figures(
     directories: tuple[Path, ...],
