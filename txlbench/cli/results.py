@@ -109,7 +109,7 @@ class FigureWidth(click.ParamType):  # type: ignore[type-arg]
     default=7.2,
     show_default=True,
     type=FigureWidth(),
-    help="Width of the figures, in which letters keep their proportion: single is 3.3 inches, double 6.8.",
+    help="Width of the figures, letters in proportion: single is 3.3 inches, double 6.8.",
 )
 @click.option(
     "--title/--no-title",
