@@ -26,7 +26,7 @@ from txlbench.records.finding_schema import (
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What the user asked `bench` for.
+    """A call of `bench`.
 
     Attributes:
         against: a bench.json to compare with.

@@ -1,8 +1,7 @@
-"""The process that a workload of `bench` gets, so that its peak memory is its own.
+"""Runs one workload of `bench` in a process of its own, so that its peak memory is its own.
 
-`python -m txlbench.commands.bench_worker`, with the workload as JSON on standard input.
-
-What each workload of `bench` repeats: the suite's own loop, evaluation and windows.
+`python -m txlbench.commands.bench_worker` reads the workload as JSON from standard input and
+repeats it: the suite's own training loop, evaluation, or windows of context losses.
 """
 
 import json

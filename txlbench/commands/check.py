@@ -1,14 +1,12 @@
-"""The invariants on every model of an experiment file, made small; no corpus is needed.
+"""`check`: the invariants on every model of an experiment file, at sizes that take no time.
 
-A configuration made small: the same kind, encoding and flags, in sizes that take no time.
-
-A training that was stopped and resumed from its checkpoint, against one that went on.
+Kind, encoding and flags of each model stay, and no corpus is needed. A training that is stopped
+and resumed from its checkpoint is compared with one that is not.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +24,6 @@ from txlbench.errors import UserError
 from txlbench.evaluation import invariants
 from txlbench.evaluation.invariants import ROUNDING, TOLERANCE, strengthen
 from txlbench.models.factory import build_model
-from txlbench.models.interface import LanguageModel
 from txlbench.seeding import seed_everything
 from txlbench.training import checkpoint
 from txlbench.training.loop import Hooks, Settings, train
@@ -188,42 +185,22 @@ def check(config: RunConfig) -> tuple[dict[str, float | None], float]:
     strengthen(model)
     tokens = torch.randint(VOCABULARY, (3, sum(CUTS) + 1))
     span = training_span(config)
+    spans = (span, AttentionSpan(mem_len=0))
+    coherent = config.model.has_coherent_memory  # else positions start anew at every segment
     found: dict[str, float | None] = {
-        name: _measured(config, name, measure) for name, measure in _measures(model, tokens, span)
+        "causality": max(
+            invariants.causality(model, tokens, CUTS, each, VOCABULARY) for each in spans
+        ),
+        "memory purity": invariants.memory_purity(model, tokens, CUTS, span),
+        "segments": invariants.segments(model, tokens, CUTS) if coherent else None,
+        "batches": invariants.batches(model, tokens, CUTS, span),
+        "softmax": invariants.dense_softmax(model, tokens[:, : TGT_LEN + 1], span),
     }
-    found["resumed"] = _measured(config, "resumed", lambda: resumed(config))
-    cuts = _measured(
-        config,
-        "cuts",
-        lambda: invariants.cut_dependence(
-            model, tokens, [TGT_LEN, TGT_LEN], [TGT_LEN // 2] * 4, span
-        ),
-    )
-    return {name: found[name] for name in INVARIANTS}, cuts or 0.0
-
-
-def _measures(
-    model: LanguageModel, tokens: torch.Tensor, span: AttentionSpan
-) -> Iterator[tuple[str, Callable[[], float]]]:
-    yield (
-        "causality",
-        lambda: max(
-            invariants.causality(model, tokens, CUTS, each, VOCABULARY)
-            for each in (span, AttentionSpan(mem_len=0))
-        ),
-    )
-    yield "memory purity", partial(invariants.memory_purity, model, tokens, CUTS, span)
-    yield "segments", partial(invariants.segments, model, tokens, CUTS)
-    yield "batches", partial(invariants.batches, model, tokens, CUTS, span)
-    yield "softmax", partial(invariants.dense_softmax, model, tokens[:, : TGT_LEN + 1], span)
     model.zero_grad()
-
-
-def _measured(config: RunConfig, name: str, measure: Callable[[], float]) -> float | None:
-    """A difference; None where the invariant is not claimed, infinity where a model refuses."""
-    if name == "segments" and not config.model.has_coherent_memory:
-        return None  # positions start anew at every segment
-    return measure()
+    found["resumed"] = resumed(config)
+    halves = [TGT_LEN // 2] * 4
+    cuts = invariants.cut_dependence(model, tokens, [TGT_LEN, TGT_LEN], halves, span)
+    return found, cuts
 
 
 def _rows(specs: Sequence[Path]) -> Iterator[tuple[str, RunConfig]]:

@@ -1,4 +1,4 @@
-"""One pass of a model over the windows of a text, into a loss file."""
+"""Computes the context losses of one model on a text and stores them as a loss file."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def compute(
 def _window_model(
     loaded: LoadedModel, request: ReclRequest, contexts: NDArray[np.int64], device: torch.device
 ) -> tuple[WindowModel, int]:
-    """What gives the losses of windows, and how many of them it reads at once."""
+    """The model as a `WindowModel`, and the number of windows it reads at once."""
     model, settings = loaded.model, loaded.ref.config
     if isinstance(model, LanguageModel) and settings is not None:
         return read_windows(
@@ -108,7 +108,7 @@ def _settings(
     contexts: NDArray[np.int64],
     device: torch.device,
 ) -> dict[str, JsonValue]:
-    """How the losses were obtained, and at which contexts the model was never trained."""
+    """Settings by which the losses were obtained, with the contexts that were never trained."""
     ref = loaded.ref
     train = ref.trained and ref.trained.train
     untrained = train.tgt_len // 2 if train and train.loss == "half" else 0

@@ -1,4 +1,4 @@
-"""`eval`: any model on any text, measured as the result table measures its row."""
+"""`eval`: measures any model on any text, as the result table measures its row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ text: its ids mean something else."""
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """What the user asked `eval` for; None stands for the row's own setting.
+    """A call of `eval`; None stands for the row's own setting.
 
     Attributes:
         corpus: a catalogue's name or a text; the corpus it was trained on if neither this nor
@@ -93,7 +93,7 @@ class SeedMean:
 
 
 def seed_means(results: Sequence[EvalResult]) -> list[SeedMean]:
-    """A mean for each measurement and unit; none for a single run."""
+    """Takes the mean over seeds for each measurement and unit; none for a single run."""
     if len({result.model for result in results}) < 2:
         return []
     groups: dict[str, list[EvalResult]] = {}
@@ -155,7 +155,7 @@ def _text(request: EvalRequest, ref: ModelRef) -> ScoredText:
 
 
 def _suspicion(request: EvalRequest, ref: ModelRef, scored: Score) -> str | None:
-    """What is odd about an imported model's loss.
+    """The reason to doubt an imported model's loss, if there is one.
 
     On a corpus it is an error, since the corpus chose the ids; on ids that the user gave it is
     worth a warning only.
@@ -167,7 +167,7 @@ def _suspicion(request: EvalRequest, ref: ModelRef, scored: Score) -> str | None
 
 
 def wrong_vocabulary(ref: ModelRef, loss: float) -> str | None:
-    """The sentence for somebody else's model that knows nothing of the text, else None."""
+    """A sentence on an imported model that knows nothing of the text; None for any other."""
     perplexity, size = displayed(loss, "ppl"), ref.capabilities.vocabulary_size
     if ref.trained is not None or not perplexity > WRONG_VOCABULARY * size:  # NaN is told elsewhere
         return None

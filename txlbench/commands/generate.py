@@ -20,7 +20,7 @@ from txlbench.machine import own_device
 
 @dataclass(frozen=True)
 class GenerateRequest:
-    """What the user asked `generate` for.
+    """A call of `generate`.
 
     Attributes:
         prompt: the text to continue; `prompt_file` has it otherwise.
@@ -73,7 +73,7 @@ def generate_text(request: GenerateRequest) -> Sample:
     vocabulary = vocabulary_of(ref, request.level)
     ids = vocabulary.encode(prompt)
     if not len(ids):
-        raise UserError("the prompt has no symbol", "give a text to go on with")
+        raise UserError("the prompt has no symbol", "give a text to continue")
     loaded = ref.load(device)
     span, segment = _span(loaded, request.mem_len)
     sampling, generator = Sampling(request.top_k, request.temperature), torch.Generator(device)

@@ -36,6 +36,7 @@ def load_checkpoint(
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the names, types, shapes and values of weights."""
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
@@ -44,7 +45,7 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
 
 
 def foreign_reader(source: str, reversed_clusters: bool = False) -> Callable[[], Converted]:
-    """What reads the weights of `source`.
+    """A function that reads the weights of `source`.
 
     Args:
         reversed_clusters: the tail clusters' columns of a Hugging Face folder are in the order of
@@ -65,7 +66,7 @@ def foreign_reader(source: str, reversed_clusters: bool = False) -> Callable[[],
 
 
 def imported_config(source: str, converted: Converted) -> ImportedConfig:
-    """What an imported run's `config.yaml` says."""
+    """The content of an imported run's `config.yaml`."""
     evaluate = EvaluateConfig(tgt_len=converted.tgt_len, mem_len=converted.mem_len or None)
     return ImportedConfig(
         source=source,

@@ -1,4 +1,4 @@
-"""A lazy reference to a model: what is known of it before its weights are loaded.
+"""Lazy references to models, with all that is known before weights are loaded.
 
 A MODEL is a run directory; `EXPERIMENT/LABEL` or `EXPERIMENT/RUN-ID` under results/; `runs:/ID` of
 MLflow; or a source of weights with a prefix, such as `hf:DIR`. Nothing here loads PyTorch but what
@@ -38,7 +38,7 @@ class OpenSource(Protocol):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What can be asked of a model.
+    """Properties of a model that decide what it can be asked for.
 
     Attributes:
         vocabulary_size: token types it predicts.
@@ -72,7 +72,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A model that was found and not loaded.
+    """A reference to a model whose weights are not loaded yet.
 
     Attributes:
         reference: what the user called it.
@@ -116,7 +116,7 @@ class LoadedModel:
 
     @property
     def settings(self) -> Settings:
-        """How it was trained or is evaluated; UserError if nobody says."""
+        """The configuration of its training or its source; UserError if there is none."""
         if self.ref.config is None:
             raise UserError(
                 f"{self.ref.reference}: offers the losses of windows only", "use it with recl"
@@ -154,7 +154,7 @@ def resolve_seeds(
 
 
 def _of_run(reference: str, run: RunDirectory, checkpoint: str) -> ModelRef:
-    """A run, or what was imported as one; its context losses lie beside its weights."""
+    """The reference to a run, trained or imported; its losses lie beside its weights."""
     imported = run.state is RunState.IMPORTED
     name = "best" if imported else checkpoint
     path = run.checkpoints / f"{name}.pt"
@@ -204,7 +204,7 @@ def open_foreign(reference: str, place: str) -> ModelRef:
 
 
 SOURCES: dict[str, OpenSource] = dict.fromkeys(("hf", "torch", "tf"), open_foreign)
-"""What makes the reference `PREFIX:PLACE`, by prefix."""
+"""Functions that make the reference `PREFIX:PLACE`, by prefix."""
 
 
 def _vocabulary_size(run: RunDirectory) -> int:
@@ -217,7 +217,7 @@ def _vocabulary_size(run: RunDirectory) -> int:
 def capabilities_of(
     config: Settings, vocabulary_size: int, tokens: tuple[str, ...] | None, level: Level | None
 ) -> Capabilities:
-    """What a model of this package can be asked for.
+    """The capabilities of a model of this package.
 
     Args:
         level: None to tell it from the vocabulary.

@@ -1,4 +1,4 @@
-"""Resolves what a user calls a model to run directories, and gives models short titles."""
+"""Resolves the names of models to run directories, and gives models short titles."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ FORMS = (
 
 
 FRESH = (".yaml", ".yml")
-"""How a file ends whose rows name models with random weights: FILE.yaml:LABEL."""
+"""Suffixes of experiment files, whose rows FILE.yaml:LABEL are models with random weights."""
 
 
 def short_titles(references: Sequence[str], results: Path = RESULTS) -> list[str]:

@@ -1,6 +1,6 @@
-"""Delivers a finding to MLflow in a process of its own: loading MLflow takes seconds.
+"""Writes a finding as JSON, tables and figures, and delivers it to MLflow.
 
-From a measurement to everything that is left of it: JSON, tables and figures, MLflow.
+Delivery has a process of its own, since loading MLflow takes seconds.
 """
 
 import os

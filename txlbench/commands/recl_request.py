@@ -1,4 +1,4 @@
-"""What the user asks of `recl`, and a model of a group with its losses."""
+"""The request of `recl`, and a model of a group with its losses."""
 
 import shlex
 import sys

@@ -35,7 +35,7 @@ WARM_UP = 2
 
 @dataclass(frozen=True)
 class SpeedRequest:
-    """What the user asked `speed` for.
+    """A call of `speed`.
 
     Attributes:
         models: MODELs, or FILE.yaml:LABEL for a row's sizes with random weights. The first that
@@ -60,7 +60,7 @@ class SpeedRequest:
 
 @dataclass(frozen=True)
 class Case:
-    """A model read in one way: with windows, or with state and segments of `tgt_len`."""
+    """A model and how it is read: with windows, or with state and segments of `tgt_len`."""
 
     model: str
     regime: Literal["window", "reuse"]
@@ -195,7 +195,7 @@ def _results(
     length: int,
     device: torch.device,
 ) -> Iterator[SpeedResult]:
-    """What is timed at one attention length, by turns."""
+    """Times every model at one attention length, by turns."""
     tasks = {
         case: task
         for title, loaded in models.items()
@@ -242,7 +242,7 @@ def _machine(device: torch.device) -> str:
 
 
 def _speedup(slow: Sequence[float], seconds: Sequence[float]) -> Spread:
-    """How many times faster, round by round: its median lies within its quartiles."""
+    """The factors of each round; their median lies within their quartiles."""
     return _spread([one / own for one, own in zip(slow, seconds, strict=True)])
 
 

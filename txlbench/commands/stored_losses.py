@@ -1,4 +1,4 @@
-"""A model's context losses: those that lie beside its weights, else computed now and stored."""
+"""Context losses of a model: read from beside its weights, else computed and stored there."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ class _Pass:
 
     @property
     def windows(self) -> int:
-        """How many windows there are to read."""
+        """The number of windows to read."""
         longest = self.ref.capabilities.longest_context
         contexts = np.array(self.request.contexts or DEFAULT_CONTEXTS)
         usable = contexts if longest is None else np.minimum(contexts, longest)
@@ -148,7 +148,7 @@ def optimum_losses(request: ReclRequest) -> LossFile:
 def _place(
     ref: ModelRef, text: ScoredText, positions: Positions | GivenPositions, request: ReclRequest
 ) -> Path:
-    """Where the losses lie: a name for all that decides them but the kind of machine."""
+    """The path of the losses, named for all that decides them but the kind of machine."""
     decides: dict[str, object] = {
         "weights": ref.fingerprint(),
         "corpus": text.checksum,

@@ -47,7 +47,7 @@ class ScoredText:
 
     @property
     def warning(self) -> str | None:
-        """What the reader of a loss should know of unknown tokens."""
+        """The share of unknown tokens in a sentence; None if there are none."""
         if not self.unknown:
             return None
         return (

@@ -67,7 +67,7 @@ class Windows:
         return np.repeat(np.arange(end - first), np.diff(self.offsets[first : end + 1]))
 
     def whole(self, losses: int) -> int:
-        """How many of the first windows the first `losses` losses complete."""
+        """The number of windows that the first `losses` losses complete."""
         return int(np.searchsorted(self.offsets, losses, side="right")) - 1
 
 
@@ -78,7 +78,7 @@ Result = TypeVar("Result")
 def side_by_side(
     compute: Callable[[Part], Result], parts: Iterable[Part], device: torch.device
 ) -> Iterator[Result]:
-    """What `compute` makes of each part, in order.
+    """Applies `compute` to each part and yields the results in order.
 
     On a CPU as many parts are computed at once as PyTorch has threads, each by one of them: small
     products gain little from a second thread, and its waiting costs other processes theirs.
@@ -145,12 +145,12 @@ class PartialLosses:
         os.fsync(self._file.fileno())
 
     def read(self) -> NDArray[np.float32]:
-        """All of them."""
+        """All losses in the file."""
         return np.fromfile(self.path, dtype=TYPE)
 
 
 class WindowModel(Protocol):
-    """All that context losses ask of a model, whatever it is."""
+    """A model that gives losses of windows of tokens: all that context losses need of one."""
 
     def token_losses(self, tokens_BT: Tensor) -> Tensor:
         """Losses [B, T - 1] in nats of tokens 1, ..., T - 1, each given all before it in its row.
@@ -161,7 +161,7 @@ class WindowModel(Protocol):
 
 
 Progress = Callable[[int, int], None]
-"""Told how many windows are read, and how many there are."""
+"""Takes the number of windows read so far, and of all windows."""
 
 
 def context_losses(

@@ -1,4 +1,4 @@
-"""How a language model reads windows of text: in which segments, and how many side by side."""
+"""Reads windows of text with a language model: cut into segments, several side by side."""
 
 from dataclasses import dataclass
 

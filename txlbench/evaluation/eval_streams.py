@@ -1,4 +1,4 @@
-"""Which predictions a measurement scores, what is read before them, and the context they have.
+"""Streams of a measurement: the predictions it scores, what is read before them, their context.
 
 Prediction p reads ids[p] and what comes before, and predicts ids[p + 1]; a split of N + 1 tokens
 has N predictions. An evaluation stream is a stretch of consecutive predictions that is scored,
@@ -68,7 +68,7 @@ def _blocks(predictions: int, measurement: Measurement) -> Iterator[tuple[int, i
 
 
 def _cut(total: int, count: int, index: int) -> int:
-    """Where slice `index` of `count` begins; the first slices are longer by one, if any are.
+    """The begin of slice `index` of `count`; the first slices are longer by one, if any are.
 
     So the slices of a smaller total are never longer than those of a larger one.
     """

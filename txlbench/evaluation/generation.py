@@ -15,7 +15,7 @@ from txlbench.models.interface import LanguageModel
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is drawn (Dai et al. 2019, Appendix E: of the top 40, renormalised).
+    """Top-k sampling with a temperature (Dai et al. 2019, Appendix E: top 40, renormalised).
 
     Attributes:
         top_k: the likeliest tokens that are drawn from; None for all, 1 to take the likeliest.

@@ -1,4 +1,4 @@
-"""What every model must keep, as the largest amount by which one does not.
+"""Invariants of every model, each as the largest amount by which a model breaks it.
 
 Each function takes a small model in float64 and token ids, and returns a difference in nats (or of
 remembered states) that is 0 but for rounding. Causality counts any influence at all.
@@ -44,7 +44,7 @@ def stream_losses(
 def influence(
     model: LanguageModel, tokens: Tensor, cuts: Sequence[int], span: AttentionSpan, vocabulary: int
 ) -> Tensor:
-    """How much changing input token p changes the loss at position q, [p, q].
+    """The change of the loss at position q when input token p changes, [p, q].
 
     Every row of a batch is the same stream with another token changed. Targets stay as they are,
     so that a token acts as context only.
@@ -105,7 +105,7 @@ def cut_dependence(
     other: Sequence[int],
     span: AttentionSpan,
 ) -> float:
-    """How much losses depend on where segments are cut.
+    """The dependence of losses on where segments are cut.
 
     Nothing where every query sees the same number of keys. Else a query early in a segment sees
     fewer of them, and each layer adds to the difference: deeper layers see farther by memory.

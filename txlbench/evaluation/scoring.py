@@ -119,7 +119,7 @@ WINDOW_TOKENS = 8192
 
 @dataclass(frozen=True)
 class Score:
-    """What a measurement gave.
+    """The result of a measurement.
 
     Attributes:
         loss: mean in nats over `tokens` targets.
@@ -182,7 +182,7 @@ def score(
 
 
 def _stream(reader: "_Reader", plan: list[EvalStream], measurement: Measurement) -> None:
-    """All streams side by side, memory carried; streams that end earlier are padded."""
+    """Reads all streams side by side with memory; streams that end earlier are padded."""
     span = measurement.span
     if measurement.zero_memory:
         state = zero_memory(reader.model, len(plan), span)
@@ -197,7 +197,7 @@ def _stream(reader: "_Reader", plan: list[EvalStream], measurement: Measurement)
 
 
 def _slide(reader: "_Reader", plan: list[EvalStream], measurement: Measurement) -> None:
-    """All windows of all streams, each without memory: what a pass leaves is as fresh as before."""
+    """Reads all windows of all streams, each without memory."""
     span = measurement.span
     windows = (segment for stream in plan for segment in stream_segments(stream, measurement))
     at_once = max(1, WINDOW_TOKENS // measurement.tgt_len)
@@ -236,7 +236,7 @@ class _Reader:
         return state
 
     def in_order(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """All losses kept, by position in the split."""
+        """The kept losses and their positions in the split, by position."""
         assert self.kept is not None
         losses, positions = (np.concatenate(parts) for parts in zip(*self.kept, strict=True))
         order = np.argsort(positions)

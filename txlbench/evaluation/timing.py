@@ -1,4 +1,4 @@
-"""What a new token costs in evaluation: a sliding window read anew, or state that is reused."""
+"""Times a new token in evaluation: with a sliding window read anew, or with reused state."""
 
 import time
 from collections.abc import Callable, Mapping
