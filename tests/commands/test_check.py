@@ -112,7 +112,8 @@ def test_what_is_made_small_computes_as_before():
 
 
 def invoked(*arguments):
-    result = CliRunner().invoke(cli, ["check", *arguments], standalone_mode=False)
+    wide = {"COLUMNS": "200"}
+    result = CliRunner().invoke(cli, ["check", *arguments], standalone_mode=False, env=wide)
     return result.return_value, result.stdout, result.stderr
 
 
