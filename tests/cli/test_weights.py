@@ -39,6 +39,32 @@ def test_in_measured_and_out_again(tmp_path, monkeypatch):
     assert (status, json.loads(again)[0]["loss"]) == (0, record["loss"])
 
 
+def test_force_replaces_an_earlier_import_or_export_and_nothing_else(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("precious")
+
+    def typed(*arguments):
+        monkeypatch.setattr(sys, "argv", ["txlbench", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capfd.readouterr().err
+
+    bring, send = ("import", f"hf:{GOLDEN / 'shared'}", "--out"), ("export", "one", "--to")
+    for call_ in ((*bring, "one"), (*send, "hf:folder")):
+        assert typed(*call_)[0] == 0
+        status, errors = typed(*call_)
+        assert (status, "exists already" in errors, "--force" in errors) == (2, True, True)
+        assert typed(*call_, "--force")[0] == 0
+    assert typed("eval", "hf:folder", "--tokens", str(GOLDEN / "gone.npy"))[0] == 2
+    for call_ in ((*bring, "other", "--force"), (*send, "hf:other", "--force")):
+        status, errors = typed(*call_)
+        assert (status, "other: exists already" in errors) == (2, True)
+    assert (other / "thesis.txt").read_text() == "precious"
+    assert read_hf(tmp_path / "folder").vocabulary_size == 50
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -12,6 +12,7 @@ from txlbench.cli.options import (
     corpus_option,
     count_option,
     device_option,
+    force_option,
     format_option,
     level_option,
     split_option,
@@ -230,7 +231,8 @@ def generate(format_: str, top_k: int, **options: Any) -> None:
     is_flag=True,
     help="Takes the tail clusters of hf:DIR to be in the order of the official PyTorch code.",
 )
-def import_(source: str, out: Path, reversed_clusters: bool) -> None:
+@force_option
+def import_(source: str, out: Path, reversed_clusters: bool, force: bool) -> None:
     """Convert weights of another program to a run directory.
 
     SOURCE is hf:DIR, a Hugging Face Transformer-XL folder; torch:FILE, a model file of the official
@@ -240,7 +242,7 @@ def import_(source: str, out: Path, reversed_clusters: bool) -> None:
     from txlbench.commands.load_model import import_model
     from txlbench.config.counting import parameters
 
-    run, converted = import_model(source, out, reversed_clusters)
+    run, converted = import_model(source, out, reversed_clusters, force)
     count, symbols = (
         parameters(converted.config, converted.vocabulary_size),
         converted.vocabulary_size,
@@ -253,15 +255,16 @@ def import_(source: str, out: Path, reversed_clusters: bool) -> None:
 @verb(
     "export",
     "txlbench export quick/Transformer-XL --to hf:exported",
-    "txlbench export results/imported/again --to hf:copy",
+    "txlbench export quick/Transformer-XL --to hf:exported --force",
 )
 @click.argument("model")
 @click.option(
     "--to", "target", metavar="hf:DIR", required=True, help="Hugging Face folder to create."
 )
-def export(model: str, target: str) -> None:
+@force_option
+def export(model: str, target: str, force: bool) -> None:
     """Write the weights of MODEL as a Hugging Face Transformer-XL folder."""
     from txlbench.commands.load_model import export_model
     from txlbench.commands.model_ref import resolve
 
-    click.echo(export_model(resolve(model), target))
+    click.echo(export_model(resolve(model), target, force))

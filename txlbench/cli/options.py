@@ -90,6 +90,11 @@ split_option = click.option(
 )
 
 
+force_option = click.option(
+    "--force", is_flag=True, help="Replaces what an earlier call left there, and nothing else."
+)
+
+
 def out_option(
     what: str, default: Path | None = None, instead: str = ""
 ) -> Callable[[FunctionT], FunctionT]:

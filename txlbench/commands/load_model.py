@@ -4,6 +4,7 @@ Others' weights are `hf:DIR`, `torch:FILE` or `tf:PREFIX`; ours go out as a Hugg
 """
 
 import hashlib
+import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -87,19 +88,22 @@ def build(
 
 
 def import_model(
-    source: str, out: Path, reversed_clusters: bool = False
+    source: str, out: Path, reversed_clusters: bool = False, force: bool = False
 ) -> tuple[RunDirectory, Converted]:
     """Writes the weights of `source` as an ordinary run directory, state imported.
+
+    Args:
+        force: an earlier import at `out` is replaced; anything else never is.
 
     Raises:
         UserError: if `source` is not hf:DIR, torch:FILE or tf:PREFIX, or `out` is in use.
     """
     if source.partition(":")[0] not in ("hf", "torch", "tf"):
         raise UserError(f"{source}: not a source of weights", "hf:DIR, torch:FILE or tf:PREFIX")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out}: exists already", "choose another --out, or delete it")
-    converted = foreign_reader(source, reversed_clusters)()
     run = RunDirectory(out)
+    _refuse_occupied(out, force, is_ours=run.state is RunState.IMPORTED)
+    converted = foreign_reader(source, reversed_clusters)()
+    shutil.rmtree(out, ignore_errors=True)
     save_model(run.checkpoints / "best.pt", converted.weights)
     run.write_imported(imported_config(source, converted))
     if converted.tokens is not None:
@@ -108,14 +112,30 @@ def import_model(
     return run, converted
 
 
-def export_model(ref: "ModelRef", target: str) -> Path:
-    """Writes a model as a Hugging Face folder; `target` is hf:DIR."""
+def _refuse_occupied(place: Path, force: bool, is_ours: bool) -> None:
+    """UserError where something is at `place`, unless `force` may replace it."""
+    if not place.exists() or (place.is_dir() and not any(place.iterdir())) or (force and is_ours):
+        return
+    remedy = "choose another place" + (", or give --force" if is_ours else "")
+    raise UserError(f"{place}: exists already", remedy)
+
+
+def export_model(ref: "ModelRef", target: str, force: bool = False) -> Path:
+    """Writes a model as a Hugging Face folder; `target` is hf:DIR.
+
+    Args:
+        force: an earlier export is replaced; anything else never is.
+    """
     kind, _, place = target.partition(":")
     if kind != "hf" or not place:
         raise UserError(f"--to {target}: not a form weights go out in", "hf:DIR")
     if Path(place).exists() and not Path(place).is_dir():
         raise UserError(f"--to {target}: {place} is a file", "give a folder to make")
-    write_hf(_converted(ref.load(torch.device("cpu"))), Path(place))
+    _refuse_occupied(Path(place), force, is_ours=(Path(place) / "model.safetensors").is_file())
+    converted = _converted(ref.load(torch.device("cpu")))
+    if force:
+        shutil.rmtree(place, ignore_errors=True)
+    write_hf(converted, Path(place))
     return Path(place)
 
 
