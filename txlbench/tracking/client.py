@@ -152,7 +152,7 @@ class MlflowStore:
 
     def log_dataset(self, run: str, name: str, digest: str, profile: str) -> None:
         """Logs the corpus of a run as its input; once however often it is delivered."""
-        dataset = Dataset(name, digest[:36], "code", "txlbench", profile=profile)
+        dataset = Dataset(name, digest[:12], "code", "txlbench", profile=profile)
         tags = [InputTag("mlflow.data.context", "training")]
         self._client.log_inputs(run, [DatasetInput(dataset, tags)])
 

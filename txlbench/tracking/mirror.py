@@ -8,6 +8,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -57,6 +58,8 @@ from txlbench.tracking.values import (
     values_of_finding,
 )
 
+FORBIDDEN = re.compile(r"[^\w\-. /]")
+"""What MLflow takes in no name of a metric."""
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 """MLflow's own variable; `true` asks for speed and memory as system metrics."""
 
@@ -126,7 +129,8 @@ class Mirror(ABC):
 
     def log(self, run: str, values: Iterable[Value], stamp: int) -> None:
         """Logs numbers at one time, in milliseconds since the epoch."""
-        self.mlflow.log_points(run, [Point(k, v, stamp, step) for k, v, step in values])
+        points = (Point(FORBIDDEN.sub("_", k), v, stamp, step) for k, v, step in values)
+        self.mlflow.log_points(run, list(points))
 
     def set_status(self, folder: Path, notes: Delivered, status: str, ended: float) -> None:
         """Sets MLflow's word for the state, if it is another one."""

@@ -6,7 +6,6 @@ unit in which tables show them, and named for it.
 
 import csv
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,8 +25,6 @@ from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import Facts, LogLine, Summary
 
 AXES = ("step", "tokens", "targets")
-FORBIDDEN = re.compile(r"[^\w\-. /]")
-"""What MLflow takes in no name of a metric."""
 FIRST = 5
 """Results that the description begins with."""
 LONGEST_NOTE = 5000
@@ -86,7 +83,7 @@ def paper_values(paper: Mapping[str, float | str]) -> Iterator[Value]:
     """Yields the paper's numbers of a row."""
     for name, value in paper.items():
         if isinstance(value, int | float):
-            yield Value(f"paper_{FORBIDDEN.sub('_', name)}", float(value))
+            yield Value(f"paper_{name}", float(value))
 
 
 def table_values(table: Path, unit: str) -> list[Value]:
@@ -96,7 +93,7 @@ def table_values(table: Path, unit: str) -> list[Value]:
     with table.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     values = [
-        Value(f"{column}/{FORBIDDEN.sub('_', row['row'])}", float(row[column]))
+        Value(f"{column}/{row['row']}", float(row[column]))
         for column in (f"{unit}_best", f"{unit}_init")
         for row in rows
         if row.get(column)
@@ -213,11 +210,6 @@ def parameters_of_finding(finding: Finding) -> dict[str, str]:
 
 def values_of_finding(finding: Finding) -> Iterator[Value]:
     """Yields the numbers of a finding, losses in nats."""
-    for value in _values(finding):
-        yield value._replace(name=FORBIDDEN.sub("_", value.name))
-
-
-def _values(finding: Finding) -> Iterator[Value]:
     match finding:
         case ReclRecord():
             return _recl(finding)
