@@ -25,6 +25,7 @@ from tests.runs.trial import SPEC
 from txlbench.commands.texts import read_ids
 from txlbench.config.grid import load_experiment
 from txlbench.config.loading import dump_yaml
+from txlbench.config.measurements import training_regime
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import open_corpus
 from txlbench.data.download import extract
@@ -36,6 +37,7 @@ from txlbench.models.convert.torch_file import read_torch
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.finding_schema import FINDINGS
 from txlbench.records.loss_file import LossFile, read_loss_file, write_loss_file
+from txlbench.records.schema import EvaluationRecord
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.figures.attention_length import sweep_frame
 from txlbench.reporting.figures.learning_curves import curves_frame
@@ -88,6 +90,10 @@ def _run(folder: Path) -> None:
     rows, train = [{"label": "xl"}], {"tgt_len": 8, "mem_len": 8, "max_step": 20}
     laboratory = Laboratory(folder / "results")
     (run,) = laboratory.finished(rows=rows, seeds=[1], train=train).runs()
+    config = run.read_config()
+    measurement = training_regime(config, "test")
+    run.write_evaluation(EvaluationRecord(measurement=measurement, loss=1.0, tokens=9))
+    (run.evaluations / f"{measurement.key}.json").rename(run.evaluations / "one.json")
     notes = {"store": "s", "token": "t", "run_id": "r", "offset": 40, "files": {"a": "b"}}
     (run.path / "mlflow.json").write_text(json.dumps(notes))
     (folder / "run").symlink_to(run.path.relative_to(folder))
@@ -191,6 +197,7 @@ SUBJECTS = [
     Subject("experiment", _spec, "spec.yaml", lambda f: load_experiment(f / "spec.yaml"), "yaml"),
     Subject("experiment's bytes", _spec, "spec.yaml", lambda f: load_experiment(f / "spec.yaml")),
     *(_of_run(name) for name in ("status.json", "facts.json", "summary.json", "mlflow.json")),
+    _of_run("evaluations/one.json"),
     *(_of_run(name, "lines") for name in ("metrics.jsonl", "timings.jsonl")),
     _of_run("config.yaml", "yaml"),
     Subject("run: spec.yaml", _run, "results/small/spec.yaml", _show, "yaml"),
