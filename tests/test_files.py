@@ -12,8 +12,8 @@ from txlbench import files
 from txlbench.errors import UserError
 from txlbench.files import (
     LineLog,
-    append_json_line,
     is_transient,
+    json_line,
     last_json_line,
     read_json,
     read_json_lines,
@@ -86,12 +86,12 @@ def test_what_is_not_json_is_named(tmp_path: Path, content: bytes):
 def test_lines_are_read_from_where_the_last_reader_stopped(tmp_path: Path):
     path = tmp_path / "lines"
     assert list(read_json_lines(path)) == []
-    append_json_line(path, {"step": 1})
-    append_json_line(path, "π\n")
+    path.write_bytes(json_line({"step": 1}) + json_line("π\n"))
     ((first, offset), (second, end)) = read_json_lines(path)
     assert (first, second, end) == ({"step": 1}, "π\n", path.stat().st_size)
     assert list(read_json_lines(path, offset)) == [("π\n", end)]
-    append_json_line(path, 3)
+    with path.open("ab") as file:
+        file.write(json_line(3))
     assert [value for value, _ in read_json_lines(path, end)] == [3]
 
 

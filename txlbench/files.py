@@ -127,11 +127,6 @@ def read_json(path: Path) -> Any:
         ) from error
 
 
-def append_json_line(path: Path, value: Any) -> None:
-    """Appends one line of JSON in a single write, so that a killed process leaves whole lines."""
-    append_whole(path, json_line(value))
-
-
 def json_line(value: Any) -> bytes:
     """Encodes one line of JSON; NaN and infinity are refused (ValueError)."""
     return json.dumps(value, allow_nan=False).encode() + b"\n"

@@ -4,7 +4,7 @@ import contextlib
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -39,21 +39,41 @@ class Presentation:
     """What is shown of one finding; also the source that its figures name.
 
     Attributes:
-        short, full: where it comes from, in a line for a figure's foot and with everything named.
-        table: the main table.
-        page: Markdown.
+        short: where it comes from, in a line for the foot of a figure.
+        tables: of the Markdown page, the main one first; empty ones are left out.
         lines: of the CSV file, numbers in full.
         figures: what draws each, by file name.
-        shown: the table for a terminal, if it is another one.
+        footer: below the main table on a terminal, if less is said there.
+        picture: Markdown below the main table.
     """
 
     short: str
-    full: str
-    table: Table
-    page: str
+    tables: tuple[Table, ...]
     lines: Iterable[Mapping[str, object]]
     figures: Mapping[str, Callable[[], Drawing]]
-    shown: Table | None = None
+    footer: tuple[str, ...] | None = None
+    picture: str = ""
+
+    @property
+    def full(self) -> str:
+        """Where it comes from, with everything named."""
+        return self.tables[0].source
+
+    @property
+    def page(self) -> str:
+        """All tables as Markdown."""
+        main, *others = [
+            f"# {table.title}\n\n{markdown(table)}" for table in self.tables if table.rows
+        ]
+        return "\n".join([main, *filter(None, [self.picture]), *others])
+
+    @property
+    def text(self) -> str:
+        """The main table as plain text."""
+        table = self.tables[0]
+        if self.footer is not None:
+            table = replace(table, footer=self.footer, source=self.short)
+        return plain_text(table)
 
 
 def report_finding(
@@ -80,7 +100,7 @@ def report_finding(
 
 
 def _write(stem: Path, shown: Presentation, look: Look) -> FindingReport:
-    texts = {"csv": _csv(shown.lines), "md": shown.page, "tex": latex(shown.table)}
+    texts = {"csv": _csv(shown.lines), "md": shown.page, "tex": latex(shown.tables[0])}
     paths = []
     for suffix, text in texts.items():
         paths.append(stem.with_suffix(f".{suffix}"))
@@ -88,7 +108,7 @@ def _write(stem: Path, shown: Presentation, look: Look) -> FindingReport:
     with style(look.width):
         for name, draw in shown.figures.items():
             paths += write_figure(draw(), stem.parent / "figures" / name, shown, look)
-    return FindingReport(tuple(paths), plain_text(shown.shown or shown.table))
+    return FindingReport(tuple(paths), shown.text)
 
 
 def _csv(lines: Iterable[Mapping[str, object]]) -> str:
@@ -131,20 +151,14 @@ def _present(record: Finding, directory: Path, against: BenchRecord | None) -> P
 
 
 def _recl(record: ReclRecord, directory: Path) -> Presentation:
-    table, short = recl.recl_table(record), recl.short_source(record)
-    parts = {
-        "Relative effective context length": table,
-        "Other steps, first contexts and thresholds": recl.sensitivity_table(record),
-        "Smaller groups": recl.subgroup_table(record),
-    }
     palette = model_palette(record.models, directory)
     figures = {"recl_gain": recl_curves.draw_gains, "recl_loss": recl_curves.draw_losses}
     return Presentation(
-        short=short,
-        full=recl.full_source(record),
-        table=table,
-        page="\n".join(
-            f"# {name}\n\n{markdown(part)}" for name, part in parts.items() if part.rows
+        short=recl.short_source(record),
+        tables=(
+            recl.recl_table(record),
+            recl.sensitivity_table(record),
+            recl.subgroup_table(record),
         ),
         lines=recl.recl_lines(record),
         figures={
@@ -152,50 +166,35 @@ def _recl(record: ReclRecord, directory: Path) -> Presentation:
             for name, draw in figures.items()
             for group in record.named_groups()
         },
-        shown=Table(table.columns, tuple(recl.explanations(record)), short),
+        footer=tuple(recl.explanations(record)),
     )
 
 
 def _truth(record: TruthRecord, directory: Path) -> Presentation:
-    table = truth.truth_table(record)
-    page = [
-        "# Measured against known\n",
-        markdown(table),
-        "![Measured and known loss by context](figures/truth.png)\n",
-        "## Loss by context\n",
-        markdown(truth.context_table(record)),
-    ]
     palette = model_palette(map(finding_figures.truth_name, record.rows), directory)
     return Presentation(
         short=truth.short_source(record),
-        full=truth.full_source(record),
-        table=table,
-        page="\n".join(page),
+        tables=(truth.truth_table(record), truth.context_table(record)),
         lines=truth.truth_lines(record),
         figures={"truth": partial(finding_figures.draw_truth, record, palette)},
+        picture="![Measured and known loss by context](figures/truth.png)\n",
     )
 
 
 def _speed(record: SpeedRecord, directory: Path) -> Presentation:
-    table = speed.speed_table(record)
     palette = model_palette((line.model for line in record.results), directory)
     return Presentation(
         short=speed.short_source(record),
-        full=speed.full_source(record),
-        table=table,
-        page=f"# Speed of evaluation\n\n{markdown(table)}",
+        tables=(speed.speed_table(record),),
         lines=speed.speed_lines(record),
         figures={"speed": partial(finding_figures.draw_speed, record, palette)},
     )
 
 
 def _bench(record: BenchRecord, against: BenchRecord | None) -> Presentation:
-    table = speed.bench_table(record, against)
     return Presentation(
         short=speed.short_source(record),
-        full=speed.full_source(record),
-        table=table,
-        page=f"# Speed\n\n{markdown(table)}",
+        tables=(speed.bench_table(record, against),),
         lines=speed.bench_lines(record),
         figures={"bench": partial(finding_figures.draw_bench, record)},
     )

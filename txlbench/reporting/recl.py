@@ -159,7 +159,8 @@ def recl_table(record: ReclRecord) -> Table:
     ]
     kept = tuple(column for column in columns if not column.is_empty)
     warnings = (f"Warning: {warning}." for warning in record.warnings)
-    return Table(kept, (*explanations(record), *warnings), full_source(record))
+    footer = (*explanations(record), *warnings)
+    return Table(kept, footer, full_source(record), "Relative effective context length")
 
 
 def sensitivity_table(record: ReclRecord) -> Table:
@@ -191,7 +192,8 @@ def sensitivity_table(record: ReclRecord) -> Table:
         ),
     ]
     kept = tuple(column for column in columns if not column.is_empty)
-    return Table(kept, ("Each: RECL / RECL above the null.",), full_source(record))
+    title = "Other steps, first contexts and thresholds"
+    return Table(kept, ("Each: RECL / RECL above the null.",), full_source(record), title)
 
 
 def subgroup_table(record: ReclRecord) -> Table:
@@ -214,7 +216,8 @@ def subgroup_table(record: ReclRecord) -> Table:
         ),
     ]
     kept = tuple(column for column in columns if not column.is_empty)
-    return Table(kept, ("The baseline of a group is the best of its models.",), full_source(record))
+    footer = ("The baseline of a group is the best of its models.",)
+    return Table(kept, footer, full_source(record), "Smaller groups")
 
 
 def _both(line: ReclResult | Sensitivity) -> str:

@@ -96,7 +96,8 @@ def speed_table(record: SpeedRecord) -> Table:
         cells = [EMPTY if line is None else _spread(line.speedup, 1) for line in found]
         published = f"{paper[length]:,.0f}" if length in paper else EMPTY
         columns.append(column(f"faster, {length:,} keys", cells, published))
-    return Table(tuple(columns), tuple(_explanations(record)), full_source(record))
+    footer = tuple(_explanations(record))
+    return Table(tuple(columns), footer, full_source(record), "Speed of evaluation")
 
 
 def _explanations(record: SpeedRecord) -> Iterator[str]:
@@ -179,7 +180,7 @@ def bench_table(record: BenchRecord, against: BenchRecord | None) -> Table:
         column("times the other", [_times(result, against) for result in results]),
     ]
     kept = tuple(column for column in columns if not column.is_empty)
-    return Table(kept, tuple(_footer(record, against)), full_source(record))
+    return Table(kept, tuple(_footer(record, against)), full_source(record), "Speed")
 
 
 def name_of(result: BenchResult) -> str:

@@ -45,7 +45,8 @@ def truth_table(record: TruthRecord) -> Table:
         ),
     ]
     scored = f"Context losses: {rows[0].tokens:,} tokens of test."
-    return Table(tuple(columns), (*EXPLANATIONS, scored), full_source(record))
+    footer = (*EXPLANATIONS, scored)
+    return Table(tuple(columns), footer, full_source(record), "Measured against known")
 
 
 def context_table(record: TruthRecord) -> Table:
@@ -57,7 +58,8 @@ def context_table(record: TruthRecord) -> Table:
             for row in record.rows
         )
         columns.append(Column(f"bpc at {context}", cells, is_number=True))
-    return Table(tuple(columns), ("In brackets: above the known loss.",), full_source(record))
+    footer = ("In brackets: above the known loss.",)
+    return Table(tuple(columns), footer, full_source(record), "Loss by context")
 
 
 def worst(row: TruthRow) -> float:
