@@ -29,7 +29,7 @@ def read(directory: ExperimentDirectory) -> tuple[Results, Palette]:
 
 def texts(drawing: Drawing | None) -> str:
     assert drawing is not None
-    axes = drawing.axes
+    axes = drawing.figure.axes[0]
     labels = [text.get_text() for text in (*axes.texts, *axes.get_yticklabels())]
     return "\n".join([*labels, axes.get_xlabel(), axes.get_ylabel()])
 
@@ -67,7 +67,7 @@ def test_rows_keep_their_colour(laboratory: Laboratory) -> None:
     for draw in (learning_curves.draw, attention_length.draw, losses.draw_loss_by_position):
         figure = draw(results, palette)
         assert figure is not None
-        used = {line.get_color() for line in figure.axes.lines}
+        used = {line.get_color() for line in figure.figure.axes[0].lines}
         assert used == set(COLOURS[:3])
 
 
@@ -139,7 +139,10 @@ def test_one_exploded_row_takes_no_figure(laboratory: Laboratory, is_known: bool
     for draw in FIGURES.values():
         drawing = draw(results, palette)
         assert drawing is not None
-        assert max(map(abs, (*drawing.axes.get_xlim(), *drawing.axes.get_ylim()))) < 1e4
+        assert (
+            max(map(abs, (*drawing.figure.axes[0].get_xlim(), *drawing.figure.axes[0].get_ylim())))
+            < 1e4
+        )
 
 
 def test_flat_losses_have_no_offset(laboratory: Laboratory) -> None:
@@ -153,15 +156,15 @@ def test_flat_losses_have_no_offset(laboratory: Laboratory) -> None:
         drawing = losses.draw_loss_by_position(*read(directory))
         assert drawing is not None
         drawing.figure.draw_without_rendering()
-    assert drawing.axes.yaxis.get_offset_text().get_text() == ""
+    assert drawing.figure.axes[0].yaxis.get_offset_text().get_text() == ""
 
 
 def test_a_single_validation_stands_beside_its_training_losses(laboratory: Laboratory) -> None:
     train = {"tgt_len": 16, "batch_size": 4, "max_step": 12}
     drawing = learning_curves.draw(*read(laboratory.finished(seeds=[1], train=train)))
     assert drawing is not None
-    low, high = drawing.axes.get_ylim()
-    thin = [line for line in drawing.axes.lines if line.get_alpha()]
+    low, high = drawing.figure.axes[0].get_ylim()
+    thin = [line for line in drawing.figure.axes[0].lines if line.get_alpha()]
     shown = [y for line in thin for x, y in zip(*line.get_data(), strict=True) if x >= 2]
     assert all(low <= y <= high for y in shown)
     assert len(thin) == 3
@@ -177,12 +180,14 @@ def test_markers_are_whole_and_lines_that_leave_end_in_an_arrow(laboratory: Labo
         laboratory.finish(run, config, line)
     drawing = attention_length.draw(*read(directory))
     assert drawing is not None
-    top = drawing.axes.get_ylim()[1]
-    (exit_,) = [line for line in drawing.axes.lines if line.get_marker() == "^"]
-    assert exit_.get_transform() == drawing.axes.transAxes
+    top = drawing.figure.axes[0].get_ylim()[1]
+    (exit_,) = [line for line in drawing.figure.axes[0].lines if line.get_marker() == "^"]
+    assert exit_.get_transform() == drawing.figure.axes[0].transAxes
     assert exit_.get_ydata() == [1]
-    (beyond,) = [text for text in drawing.axes.texts if "↑" in text.get_text()]
+    (beyond,) = [text for text in drawing.figure.axes[0].texts if "↑" in text.get_text()]
     assert float(beyond.get_text().rpartition(" ")[2]) > top
     curves = learning_curves.draw(*read(directory))
     assert curves is not None
-    assert not any(line.get_clip_on() for line in curves.axes.lines if line.get_marker() in "os^")
+    assert not any(
+        line.get_clip_on() for line in curves.figure.axes[0].lines if line.get_marker() in "os^"
+    )

@@ -14,7 +14,6 @@ from txlbench.reporting.figures.style import (
     Look,
     Palette,
     cut,
-    listed,
     scaled,
     style,
     write_figure,
@@ -39,6 +38,7 @@ FIGURES: dict[str, Callable[[Results, Palette], Drawing | None]] = {
 """File name -> what draws it, or None where the records hold nothing for it."""
 MOST_ROWS = 40
 """More rows cannot be told apart in a figure; of more the best and the worst are drawn."""
+MOST_NAMED = 8
 
 
 def draw_all(
@@ -51,7 +51,8 @@ def draw_all(
     written = []
     with style(look.width):
         missing = [cut(each, scaled(7)) for each in shown.left_out(unit_of(results))]
-        left_out = f"Not shown: {listed(missing)}" if missing else ""
+        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        left_out = f"Not shown: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
         for name, draw in FIGURES.items():
             note = reason if name == "learning_curves" else f"{left_out} {reason}"
             written += write_figure(

@@ -26,7 +26,7 @@ def test_extrapolation_is_dashed(laboratory: Laboratory) -> None:
     results, palette = read(laboratory.finished(seeds=[1]))
     figure = attention_length.draw(results, palette)
     assert figure is not None
-    dashed = [line for line in figure.axes.lines if line.is_dashed()]
+    dashed = [line for line in figure.figure.axes[0].lines if line.is_dashed()]
     assert [list(line.get_xdata()) for line in dashed] == [[16, 32, 64]]
     assert {line.get_color() for line in dashed} == {palette.colour("absolute")}
 

@@ -18,7 +18,7 @@ def read(directory: ExperimentDirectory) -> tuple[Results, Palette]:
 
 def texts(drawing: Drawing | None) -> str:
     assert drawing is not None
-    axes = drawing.axes
+    axes = drawing.figure.axes[0]
     labels = [text.get_text() for text in (*axes.texts, *axes.get_yticklabels())]
     return "\n".join([*labels, axes.get_xlabel(), axes.get_ylabel()])
 
@@ -42,7 +42,7 @@ def test_rows_stand_in_measured_order(laboratory: Laboratory) -> None:
         laboratory.finish(run, config, line, loss=lambda config: 4 - quality(config))
     figure = rows_figure.draw_loss_by_row(*read(directory))
     assert figure is not None
-    names = [text.get_text() for text in figure.axes.get_yticklabels()]
+    names = [text.get_text() for text in figure.figure.axes[0].get_yticklabels()]
     assert names == ["absolute", "xl, no memory", "xl"]
 
 
@@ -50,7 +50,7 @@ def test_long_segments_are_averaged_in_growing_bins(laboratory: Laboratory) -> N
     train = {"tgt_len": 256, "mem_len": 256, "batch_size": 4, "max_step": 20}
     figure = losses.draw_loss_by_position(*read(laboratory.finished(seeds=[1, 2], train=train)))
     assert figure is not None
-    positions = np.asarray(figure.axes.lines[0].get_xdata(), dtype=float)
+    positions = np.asarray(figure.figure.axes[0].lines[0].get_xdata(), dtype=float)
     assert list(positions[:4]) == [1, 2, 3, 4]
     assert np.diff(positions)[-1] > 10
     assert len(positions) < 64
@@ -63,7 +63,7 @@ def test_a_single_seed_has_a_band_for_the_sampling_of_tokens(laboratory: Laborat
     laboratory.finish(run, config, line, **errors)
     drawing = losses.draw_loss_by_position(*read(directory))
     assert drawing is not None
-    (band,) = drawing.axes.collections
+    (band,) = drawing.figure.axes[0].collections
     heights = {tuple(np.round(vertex, 6)) for vertex in band.get_paths()[0].vertices}
     for position, loss, error in ((1, 2.0, 0.1), (3, 3.0, 0.2)):
         for side in (-1.96, 1.96):

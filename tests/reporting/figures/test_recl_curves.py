@@ -15,7 +15,7 @@ def drawn(draw, folder, **changes):
     (group, *_) = record.named_groups()
     with style():
         drawing = draw(record, group, Palette(tuple(record.models)))
-    return record, group, drawing.axes
+    return record, group, drawing.figure.axes[0]
 
 
 def texts(axes):

@@ -1,14 +1,13 @@
 """The look of all figures: sizes, a palette safe for colour-blind readers, reproducible files."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -123,10 +122,6 @@ class Drawing:
     title: str
     subtitle: str
     key: tuple[Line2D, ...] = ()
-
-    @property
-    def axes(self) -> Axes:
-        return self.figure.axes[0]
 
 
 @contextmanager
@@ -244,45 +239,25 @@ def frame(drawing: Drawing, source: FigureSource, note: str, with_title: bool) -
     head += [(line, middle, "normal", GREY) for line in wrap(drawing.subtitle, middle)]
     foot = [*(wrap(source.short, small) if with_title else ()), *wrap(note, small)]
     columns, rows = _key_shape(drawing.key, width)
-    key_height = scaled(0.2) * rows
     top = 0.1 + sum(1.45 * size / 72 for _, size, *_ in head) if with_title else 0.02
-    bottom = 0.06 + 1.4 * small / 72 * len(foot) + key_height
+    bottom = 0.06 + 1.4 * small / 72 * len(foot) + scaled(0.2) * rows
     total = top + height + bottom
     figure.set_size_inches(width, total)
     figure.set_layout_engine(ConstrainedLayoutEngine(rect=(0, bottom / total, 1, height / total)))
     y = total - 0.08
     for line, size, weight, colour in head if with_title else ():
-        _write(figure, line, y, size, weight, colour)
+        _write(figure, line, y, size=size, weight=weight, color=colour)
         y -= 1.45 * size / 72
-    for index, line in enumerate(reversed(foot)):
-        below = 0.05 + 1.4 * small / 72 * (index + 1)
-        _write(figure, line, below, small, "normal", GREY)
+    for above, line in enumerate(reversed(foot), start=1):
+        _write(figure, line, 0.05 + 1.4 * small / 72 * above, size=small, color=GREY)
     if drawing.key:
-        figure.legend(
-            handles=drawing.key,
-            loc="upper left",
-            bbox_to_anchor=(0.06, bottom),
-            bbox_transform=figure.dpi_scale_trans,
-            ncols=columns,
-            fontsize=scaled(8.5),
-            borderaxespad=0,
-            borderpad=0,
-            handletextpad=0.4,
-            columnspacing=1.8,
-            labelspacing=0.35,
-        )
+        _add_key(figure, drawing.key, columns, bottom)
 
 
-def _write(figure: Figure, text: str, y: float, size: float, weight: str, colour: str) -> None:
+def _write(figure: Figure, text: str, y: float, **style: Any) -> None:
     """One line whose upper left corner is 0.1 inches from the left, `y` from the bottom."""
-    style: dict[str, Any] = {
-        "size": size,
-        "weight": weight,
-        "color": colour,
-        "va": "top",
-        "in_layout": False,
-    }
-    figure.text(0.1, y, text, transform=figure.dpi_scale_trans, **style)
+    where: dict[str, Any] = {"transform": figure.dpi_scale_trans, "va": "top", "in_layout": False}
+    figure.text(0.1, y, text, **where, **style)
 
 
 def _key_shape(key: Sequence[Line2D], width: float) -> tuple[int, int]:
@@ -295,13 +270,22 @@ def _key_shape(key: Sequence[Line2D], width: float) -> tuple[int, int]:
     return columns, -(-len(key) // columns)
 
 
+def _add_key(figure: Figure, key: Sequence[Line2D], columns: int, top: float) -> None:
+    figure.legend(
+        handles=key,
+        loc="upper left",
+        bbox_to_anchor=(0.06, top),
+        bbox_transform=figure.dpi_scale_trans,
+        ncols=columns,
+        fontsize=scaled(8.5),
+        borderaxespad=0,
+        borderpad=0,
+        handletextpad=0.4,
+        columnspacing=1.8,
+        labelspacing=0.35,
+    )
+
+
 def key_handle(label: str, **properties: Any) -> Line2D:
     """An entry of a key, grey unless it says otherwise."""
     return Line2D([], [], label=label, **{"color": GREY, **properties})
-
-
-def listed(names: Iterable[str], most: int = 8) -> str:
-    """The names, all but the first `most` as a number."""
-    found = list(names)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more
