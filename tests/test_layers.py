@@ -208,6 +208,17 @@ def test_a_name_of_a_module_is_repeated_for_the_layers_of_one_verb_only():
     assert not wrong, wrong
 
 
+def test_no_two_public_classes_have_one_name():
+    places = defaultdict(list)
+    for file, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{file.relative_to(ROOT.parent)}:{node.lineno}")
+    assert len(places) > 100
+    wrong = {name: found for name, found in places.items() if len(found) > 1}
+    assert not wrong, wrong
+
+
 @pytest.mark.parametrize("library", HEAVY)
 def test_a_heavy_library_is_imported_where_it_belongs(library: str):
     using = [found for found in IMPORTS if found.library == library]

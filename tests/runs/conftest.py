@@ -22,5 +22,5 @@ def folder(tmp_path, monkeypatch):
 def one_process(monkeypatch):
     """Whole ablations start no process, and draw no figures, which take a second each time."""
     monkeypatch.setattr(ablation, "ProcessPool", OneProcess)
-    monkeypatch.setattr(ablation, "Mirror", NoMirror)
+    monkeypatch.setattr(ablation, "MirrorProcess", NoMirror)
     monkeypatch.setattr(report, "draw_all", lambda *_: ())

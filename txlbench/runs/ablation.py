@@ -23,7 +23,7 @@ from txlbench.reporting.report import report
 from txlbench.runs.dry_run import check_space, long_training
 from txlbench.runs.job import Job
 from txlbench.runs.merge import copy_run
-from txlbench.runs.mirror_process import Mirror
+from txlbench.runs.mirror_process import MirrorProcess
 from txlbench.runs.plan import (
     Need,
     PlannedRun,
@@ -135,7 +135,7 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
     todo = [run for run in todo if run.need() is not Need.NOTHING]
     if todo:
         directory.add_commands([request.command])
-    with Mirror(directory) as mirror:
+    with MirrorProcess(directory) as mirror:
         if todo:
             mirror.follow()
         _run(plan, todo, devices, request.keep_going, watcher)

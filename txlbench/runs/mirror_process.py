@@ -13,7 +13,7 @@ PATIENCE_SECONDS = 600.0
 """For the last delivery; a server may take bytes and never be done with them."""
 
 
-class Mirror:
+class MirrorProcess:
     """Starts the mirror process and waits for its last delivery.
 
     Its standard input is its lifeline: closing it asks for a final delivery, and so does the
