@@ -75,7 +75,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, stop, precision
     )
     straight = finished("straight/trial")
     corpus = straight.read_facts().corpus
-    assert -(-((corpus["tokens"]["train"] - 1) // 4) // 8) == EPOCH
+    assert -(-((corpus.tokens["train"] - 1) // 4) // 8) == EPOCH
     for name, stops in STOPS.items():
         run, job = prepared(f"{name}/trial")
         for step in stops:
