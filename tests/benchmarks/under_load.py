@@ -24,6 +24,8 @@ WORKS = {
     "evaluation": {"work": "evaluate", "batch": 10, "length": 64, "mem_len": 64, "segments": 4},
     "generation": {"work": "generate", "mem_len": 64, "tokens": 40},
 }
+LONGEST, FEWEST = 100, 3
+"""Seconds for one work, after which no more rounds are begun; rounds that are made in any case."""
 NEEDED = 0.4
 """Share of the quiet speed that every work is to keep."""
 
@@ -93,7 +95,10 @@ def lines(name, work, sides, load, rounds):
     seconds = {(side.name, busy): [] for side in sides for busy in (False, True)}
     for side in sides:
         side.ask(workload)  # warm-up
-    for _ in range(rounds):
+    end = time.monotonic() + LONGEST
+    for number in range(rounds):
+        if number >= FEWEST and time.monotonic() > end:
+            break
         for busy in (False, True):
             load.send(signal.SIGCONT if busy else signal.SIGSTOP)
             for side in sides:
