@@ -142,7 +142,7 @@ def own_checksum(config: CorpusConfig, remember: bool = True) -> str:
 
 
 def _stamp(path: Path) -> dict[str, int]:
-    """What changes with any edit, even one that keeps size and modification time."""
+    """Returns attributes of which any edit changes one, even one that keeps size and time."""
     status = path.stat()
     return {
         "size": status.st_size,

@@ -25,10 +25,10 @@ from txlbench.data.vocabulary import EOS, UNKNOWN, Vocabulary, WordVocabulary
 
 FOLDER = "1-billion-word-language-modeling-benchmark-r13output"
 SEED = 1111
-"""Of the released code."""
+"""The seed of the released code."""
 
 NAMES = {"<S>": EOS, "<UNK>": UNKNOWN}
-"""What symbols of the vocabulary file are called here."""
+"""Names of two symbols of the vocabulary file as they are here."""
 
 
 class BillionWords(PublishedCorpus):
@@ -61,7 +61,7 @@ class BillionWords(PublishedCorpus):
         },
     }
     begin: ClassVar[bytes] = b""
-    """What stands before each sentence, besides the newline after the one before it."""
+    """Bytes before each sentence, besides the newline after the one before it."""
 
     def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
         self._vocabulary_file()  # If it cannot be had, the gigabytes are not fetched either.
@@ -104,7 +104,7 @@ class BillionWords(PublishedCorpus):
         return [*super().review(vocabulary, counts), unverified, boundaries]
 
     def _about_boundaries(self, found: int) -> str:
-        """How many predictions of `<S>` after `<S>` a test of `found` such tokens has, or lacks."""
+        """Tells of predictions of `<S>` after `<S>` that a test with `found` of them has or lacks."""
         if self.begin:
             return (
                 f"test has {found // 2 - 1:,} predictions of <S> after <S>, which are nearly free"

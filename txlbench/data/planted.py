@@ -88,7 +88,7 @@ def _uniform(source: np.random.PCG64, count: int) -> NDArray[np.float64]:
 
 
 def _last_begun(repeated: NDArray[np.bool_], lag: int) -> NDArray[np.int64]:
-    """Where the value of each element was drawn: going back by `lag` while it is repeated."""
+    """Returns where the value of each element was drawn, going back by `lag` while it repeats."""
     rows = -(-len(repeated) // lag)
     padded = np.ones(rows * lag, dtype=bool)
     padded[: len(repeated)] = repeated
@@ -101,7 +101,7 @@ def _last_begun(repeated: NDArray[np.bool_], lag: int) -> NDArray[np.int64]:
 PROCESS = PlantedProcess()
 SEEDS: Mapping[Split, int] = {"train": 1, "valid": 2, "test": 3}
 SHA256 = "0e057cdf8023f8c45e28755197f6d7195bcd2f7eea92a1e23269f5f3f9736a67"
-"""Of the texts of train, valid and test, one after the other."""
+"""SHA-256 of the texts of train, valid and test, one after the other."""
 
 
 class Planted(CatalogueSource):

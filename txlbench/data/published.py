@@ -136,7 +136,7 @@ class WikiText103(PublishedCorpus):
 
 
 class WikiText2(PublishedCorpus):
-    """As WikiText-103, but the official code counts the words of all three splits."""
+    """WikiText with the words of all three splits counted, as in the official code."""
 
     name = "wt2"
     counted = SPLITS
@@ -165,7 +165,7 @@ def _text(split: Split) -> PublishedFile:
 
 
 class PennTreebank(PublishedCorpus):
-    """In lower case, `<eos>` after each line; the words of all three splits are counted.
+    """Text in lower case with `<eos>` after each line; the words of all three splits are counted.
 
     The three texts are fetched one by one. The archive, which the author's site no longer has, is
     taken from the user; no checksum of it is known for certain.

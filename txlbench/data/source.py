@@ -1,4 +1,4 @@
-"""What a corpus is made from: its checksum, its texts, and how they become symbols."""
+"""Sources of corpora: a checksum, a text for each split, and how texts become symbols."""
 
 import csv
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from txlbench.data.vocabulary import VOCABULARIES, ByteVocabulary, Vocabulary
 from txlbench.errors import UserError, suggestion
 
 Counts = Mapping[Split, NDArray[np.int64]]
-"""How often each id occurs in each split, [V]."""
+"""Number of occurrences of each id in each split, [V]."""
 
 
 def unigram_losses(counts: Counts) -> dict[Split, float]:

@@ -74,7 +74,7 @@ class Vocabulary(ABC):
 
     @classmethod
     def count(cls, pieces: Iterable[str]) -> Counter[str]:
-        """How often each symbol occurs; memory grows with distinct symbols, not with the text."""
+        """Counts each symbol; memory grows with distinct symbols, not with the text."""
         counts: Counter[str] = Counter()
         for piece in pieces:
             counts.update(cls.split(piece))

@@ -100,7 +100,7 @@ EDGE = 1 << 10
 
 
 class Text8(WikipediaBytes):
-    """As the official preparation: spaces at the edges of a split are dropped.
+    """Letters and spaces; those at the edges of a split are dropped, as in the official code.
 
     The vocabulary is what occurs in all three splits, 27 symbols. The official `_` is a space here.
     """
@@ -124,7 +124,7 @@ class Text8(WikipediaBytes):
 
 
 SHA256 = "34c1c63050c87cc8477b9ae36b1cb0edf372612c92938b742e579a7109c20fa4"
-"""Of the 6,089,746 decompressed bytes."""
+"""SHA-256 of the 6,089,746 decompressed bytes."""
 
 FILE = "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 REMEDY = "pip install 'txlbench[sample]'"

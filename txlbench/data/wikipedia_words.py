@@ -38,8 +38,7 @@ REWRITTEN = (
     (re.compile(r"\{\{\s*(?:nowrap|sub|sup|smallcaps)\|([^{}|]*)\}\}", re.I), r"\1"),
     (re.compile(r"\{\{\s*(?:[nm]?dash|spaced ndash|snd)\s*\}\}", re.I), " – "),
 )
-"""What gensim drops although it stands for words in a sentence, and what it keeps although it does
-not."""
+"""Markup that gensim drops though it stands for words, or keeps though it does not."""
 
 WRAPPED = re.compile(r"(?<=[a-z,]) *\n(?=[a-z(])")
 """A line break inside a sentence."""
@@ -49,7 +48,7 @@ PARAGRAPH = re.compile(r"(?:\S+\s+){3,}.*[.!?](?:.*(?:[:;,\"')\]]|<formula>))?")
 ITEM = re.compile(r"[*#:;]+\s*((?:\S+\s+){6,}.*[.!?][\"')\]]?)")
 """An item of a list, or an indented line, that is a sentence."""
 DEBRIS = re.compile(r"(?:https?://|www\.)\S+|'{2,5}|\{\{|\}\}|\[\[|\]\]|^.*\|.*$")
-"""What gensim leaves of broken markup: addresses, style marks, brackets, captions, table rows."""
+"""Remains of broken markup: addresses, style marks, brackets, captions, rows of tables."""
 
 DROPPED_SECTIONS = re.compile(
     "bibliography|citations|discography|external links|filmography|footnotes|further reading|"
@@ -139,7 +138,7 @@ HOLES = (
     (re.compile(r"\s+([,;:.])(?!\.)"), r"\1"),
     (re.compile(r"([,;:])(?:\s*[,;:])+"), r"\1"),
 )
-"""What dropped templates leave behind: empty brackets, and marks that separate nothing."""
+"""Traces of dropped templates: empty brackets, and marks that separate nothing."""
 
 JOINTS = (
     (re.compile(r"(?<=\d)([.,])(?=\d)"), r" @\1@ "),

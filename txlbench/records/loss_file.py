@@ -26,7 +26,7 @@ UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, MemoryError),
     *(RuntimeError, NotImplementedError, SyntaxError, TokenError, OverflowError, TypeError),
 )
-"""What Python and numpy raise on files that are cut, damaged, encrypted or something else."""
+"""Exceptions of Python and numpy on files that are cut, damaged, encrypted or something else."""
 LARGEST_RATIO = 1100
 """Deflate makes nothing smaller than this; a file that says so lies about its size."""
 

@@ -1,6 +1,6 @@
-"""What MLflow already has of experiments and findings, noted beside the files; imports no MLflow.
+"""The backlog of experiments and findings: all that MLflow lacks, by notes beside the files.
 
-The rest is the backlog.
+Imports no MLflow.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from txlbench.tracking.store import Store, store_of, ui_command
 
 NOTES = "mlflow.json"
 LOCAL_SERVER = "http://127.0.0.1:5000"
-"""Where `mlflow ui` listens."""
+"""The address at which `mlflow ui` listens."""
 RUN_FILES = ("config.yaml", "facts.json", "summary.json", "error.txt")
 EXPERIMENT_FILES = ("spec.yaml", "table.csv", "table.md", "table.tex", "figures/*")
 
 
 @dataclass
 class Delivered:
-    """What a store has of one folder: a run's, or an experiment's for the parent run.
+    """Notes on the part of one folder that a store has, of a run or of the parent run.
 
     Attributes:
         store: the store's URI.

@@ -46,9 +46,9 @@ def deliver(path: Path, rebuild: bool = False) -> str | None:
 
 
 POLL_SECONDS = 4.0
-"""At least, between two deliveries."""
+"""Shortest time between two deliveries."""
 LARGEST_SHARE = 0.01
-"""Of one core's time that deliveries may take: after a dear one the next waits longer."""
+"""Largest share of one core that deliveries take: after a dear one the next waits longer."""
 LAST_WAITS = (0.0, 2.0, 5.0)
 """Seconds before each try of the last delivery."""
 LAST_SECONDS = 30.0

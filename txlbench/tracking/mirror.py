@@ -59,7 +59,7 @@ from txlbench.tracking.values import (
 )
 
 FORBIDDEN = re.compile(r"[^\w\-. /]")
-"""What MLflow takes in no name of a metric."""
+"""Characters that MLflow refuses in the name of a metric."""
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 """MLflow's own variable; `true` asks for speed and memory as system metrics."""
 

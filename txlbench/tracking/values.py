@@ -1,4 +1,4 @@
-"""What MLflow shows of runs, experiments and findings: parameters, tags, metrics, descriptions.
+"""Parameters, tags, metrics and descriptions of runs, experiments and findings in MLflow.
 
 Parameters are what decides a run and never changes; what may change is a tag. Losses are in the
 unit in which tables show them, and named for it.
