@@ -31,9 +31,9 @@ def test_level_of_the_test_alone(kind):
 def test_noise_that_64_tokens_share_is_refused_or_tested_at_its_level():
     """2,000 tokens are 31 independent ones; blocks of 16 found an effect in 20 % of the trials."""
     assert rates(2000, 0.0, 50, "shared by 64", flips=FLIPS).refused > 0.9
-    found = rates(20_000, 0.0, TRIALS, "shared by 64", flips=FLIPS)
+    found = rates(20_000, 0.0, 80, "shared by 64", flips=FLIPS)
     assert found.refused <= 0.2
-    assert (found.by_p <= 0.09).all()
+    assert (found.by_p <= 0.1).all()
 
 
 @pytest.mark.parametrize(
