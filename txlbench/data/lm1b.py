@@ -104,7 +104,7 @@ class BillionWords(PublishedCorpus):
         return [*super().review(vocabulary, counts), unverified, boundaries]
 
     def _about_boundaries(self, found: int) -> str:
-        """Tells of predictions of `<S>` after `<S>` that a test with `found` of them has or lacks."""
+        """Counts the predictions of `<S>` after `<S>` in a test of `found` such tokens."""
         if self.begin:
             return (
                 f"test has {found // 2 - 1:,} predictions of <S> after <S>, which are nearly free"
