@@ -62,6 +62,16 @@ def test_it_compiles_at_most_twice_and_gives_the_same_losses(settings: dict[str,
 
 
 @pytest.mark.full
+def test_clusters_of_a_vocabulary_are_not_compiled_anew_for_each_batch():
+    """How many tokens each holds differs from step to step: they are not compiled at all."""
+    counter = CompileCounterWithBackend("eager")
+    settings = {"model": {"cutoffs": [3, 6], "div_val": 2}}
+    got = losses(True, counter, **settings)
+    assert 1 <= counter.frame_count <= 10  # five parts for each of two lengths
+    assert got == pytest.approx(losses(False, None, **settings), abs=1e-4)
+
+
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_attention_of_cuda_devices_is_compiled_with_the_rest(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(flex, "_validate_device", lambda *_: None)  # refuses a CPU's gradients

@@ -54,6 +54,7 @@ class Embedding(nn.Module):
         hidden = embedding(tokens_BT, self.tables[0])
         return linear(hidden, self.projections[0]) if len(self.projections) else hidden
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # shapes differ from step to step
     def _by_cluster(self, tokens_N: Tensor) -> Tensor:
         places = places_by_cluster(tokens_N, self.clusters)
         parts = zip(places, self.clusters, self.tables, self.projections, strict=True)
