@@ -21,10 +21,10 @@ def watched(model):
     """Shapes of the tokens that the model reads, and the keys that its first layer sees."""
     read, keys = [], []
     model.embedding.register_forward_pre_hook(lambda _, given: read.append(tuple(given[0].shape)))
-    recall = model.encoding.recall
-    model.encoding.recall = lambda kept, count, *rest: (
+    tables = model.encoding.cached_tables
+    model.encoding.cached_tables = lambda kept, count, *rest: (
         keys.append(count),
-        recall(kept, count, *rest),
+        tables(kept, count, *rest),
     )[1]
     return read, keys
 
