@@ -72,6 +72,14 @@ def test_streams_start_cold_where_the_split_is_cut():
     assert result.cold_starts == 3
 
 
+def test_a_score_tells_the_number_format_in_which_it_was_computed():
+    model, ids = transformer("xl").float(), tokens(48)
+    assert scored(model, ids, mem_len=7).dtype == "fp32"
+    with torch.autocast("cpu", torch.bfloat16):
+        assert scored(model, ids, mem_len=7).dtype == "bf16"
+    assert scored(model.double(), ids, mem_len=7).dtype == "float64"
+
+
 def test_a_sample_reads_one_memory_before_each_block():
     model, ids = transformer("xl"), tokens(61)  # 60 predictions in blocks of 20, ends of 4
     result = scored(model, ids, mem_len=6, batch_size=3, tokens=12)

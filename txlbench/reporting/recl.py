@@ -44,10 +44,16 @@ def ecl(group: ReclGroup, model: str, first: int) -> str:
     return f"≤{found}" if found <= first else str(found)
 
 
-def with_interval(text: str, interval: tuple[int, int]) -> str:
-    """A length and its bootstrap interval, which is left out where it is that length alone."""
+def _with_interval(text: str, interval: tuple[int, int]) -> str:
+    """A length and its bootstrap interval in brackets."""
     low, high = interval
     return f"{text} [{low}, {high}]"
+
+
+def _table(record: ReclRecord, title: str, columns: list[Column], footer: tuple[str, ...]) -> Table:
+    """A table of `record` without the columns that are empty in every row."""
+    kept = tuple(column for column in columns if not column.is_empty)
+    return Table(kept, footer, full_source(record), title)
 
 
 def explanations(record: ReclRecord) -> Iterator[str]:
@@ -149,18 +155,17 @@ def recl_table(record: ReclRecord) -> Table:
     columns = [
         Column("group", tuple(group.name for group, _ in lines)),
         Column("model", tuple(model for _, model in lines)),
-        *by_share("RECL", lambda line: with_interval(length(line), line.interval)),
+        *by_share("RECL", lambda line: _with_interval(length(line), line.interval)),
         *by_share(
             "above null",
-            lambda line: with_interval(above_null(line, last), line.interval_above_null),
+            lambda line: _with_interval(above_null(line, last), line.interval_above_null),
         ),
         *by_share("paper", lambda line: EMPTY if line.paper is None else f"{line.paper}"),
         Column("ECL", tuple(ecl(group, model, record.contexts[0]) for group, model in lines), True),
     ]
-    kept = tuple(column for column in columns if not column.is_empty)
     warnings = (f"Warning: {warning}." for warning in record.warnings)
     footer = (*explanations(record), *warnings)
-    return Table(kept, footer, full_source(record), "Relative effective context length")
+    return _table(record, "Relative effective context length", columns, footer)
 
 
 def sensitivity_table(record: ReclRecord) -> Table:
@@ -191,9 +196,8 @@ def sensitivity_table(record: ReclRecord) -> Table:
             for name in settings
         ),
     ]
-    kept = tuple(column for column in columns if not column.is_empty)
     title = "Other steps, first contexts and thresholds"
-    return Table(kept, ("Each: RECL / RECL above the null.",), full_source(record), title)
+    return _table(record, title, columns, ("Each: RECL / RECL above the null.",))
 
 
 def subgroup_table(record: ReclRecord) -> Table:
@@ -215,9 +219,8 @@ def subgroup_table(record: ReclRecord) -> Table:
             for share in record.r
         ),
     ]
-    kept = tuple(column for column in columns if not column.is_empty)
     footer = ("The baseline of a group is the best of its models.",)
-    return Table(kept, footer, full_source(record), "Smaller groups")
+    return _table(record, "Smaller groups", columns, footer)
 
 
 def _both(line: ReclResult | Sensitivity) -> str:
