@@ -13,6 +13,8 @@ from tests.runs.trial import execute_all, finished, lines, plan_of, write_spec
 from txlbench.commands.evaluate import EvalRequest, evaluate, seed_means
 from txlbench.commands.load_model import export_model, import_model
 from txlbench.commands.model_ref import resolve
+from txlbench.commands.recl_request import ReclRequest
+from txlbench.commands.stored_losses import context_losses_of
 from txlbench.config.measurements import segments_of
 from txlbench.errors import UserError
 
@@ -202,7 +204,7 @@ def test_a_text_with_symbols_the_model_does_not_know_is_refused():
     with pytest.raises(UserError, match="does not know '#'"):
         on_text(run, Path("mine.txt").read_text() + "#" * 300)
     words = run_of({"corpus.level": "word"})
-    with pytest.raises(UserError, match=r"reads words, mine\.txt is to be read as bytes"):
+    with pytest.raises(UserError, match=r"--level byte: .* reads words; use word"):
         asked(words, corpus="mine.txt", level="byte")
 
 
@@ -284,8 +286,16 @@ def test_a_text_is_read_at_the_models_level_with_its_symbols_as_a_whole():
     own = asked(run, split="train", whole=True).score.loss
     assert result.score.loss == pytest.approx(own, abs=0.2)
     for level in ("byte", "word"):
-        with pytest.raises(UserError, match=f"reads chars, mine.txt is to be read as {level}s"):
+        with pytest.raises(UserError, match=f"--level {level}: .* reads chars; use char"):
             asked(run, corpus="mine.txt", level=level)
+
+
+def test_a_corpus_of_another_level_is_refused():
+    run = run_of({"corpus.level": "word"})
+    with pytest.raises(UserError, match="reads words, enwiki-sample is a corpus of bytes"):
+        asked(run, corpus="enwiki-sample")
+    with pytest.raises(UserError, match="reads words, enwiki-sample is a corpus of bytes"):
+        context_losses_of(str(run.path), ReclRequest((), corpus="enwiki-sample", device="cpu"))
 
 
 def test_unknown_tokens_are_counted_where_the_loss_is_told():

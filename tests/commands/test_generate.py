@@ -6,7 +6,7 @@ import pytest
 
 from tests.models.convert.scored import GOLDEN
 from tests.runs.trial import finished, write_spec
-from txlbench.commands.generate import GenerateRequest, generate_text, vocabulary_of
+from txlbench.commands.generate import GenerateRequest, generate_text
 from txlbench.commands.model_ref import Capabilities, ModelRef
 from txlbench.data.vocabulary import ByteVocabulary, likely_level
 from txlbench.errors import UserError
@@ -78,8 +78,8 @@ def test_weights_without_a_vocabulary_are_refused():
 def test_what_a_token_is_shows_in_the_vocabulary(tokens, level):
     known = Capabilities(len(tokens), level=likely_level(tokens), tokens=tokens)
     ref = ModelRef("one", known, Path(), fingerprint=None, open=None)
-    assert vocabulary_of(ref).level == level
-    assert vocabulary_of(ref, "word").level == "word"
+    assert ref.vocabulary().level == level
+    assert ref.vocabulary("word").level == "word"
 
 
 def test_a_recurrent_state_takes_no_memory_length():
@@ -100,3 +100,8 @@ def test_bytes_that_are_no_text_are_taken_as_they_are(tmp_path):
     made = generate_text(wish(prompt=None, prompt_file=path))
     assert len(made.ids) == 8
     assert list(ByteVocabulary.full().encode("a\udcff")) == [97, 255]
+
+
+def test_a_run_is_never_read_at_another_level():
+    with pytest.raises(UserError, match=r"--level word: .* reads bytes; use byte"):
+        generate_text(wish(level="word"))

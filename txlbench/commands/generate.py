@@ -8,11 +8,10 @@ from pathlib import Path
 
 import torch
 
-from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve
+from txlbench.commands.model_ref import LoadedModel, resolve
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import Level
 from txlbench.config.measurements import evaluation_clamp, segments_of, training_span
-from txlbench.data.vocabulary import VOCABULARIES, Vocabulary
 from txlbench.errors import UserError
 from txlbench.evaluation.generation import Sampling, generate
 from txlbench.machine import own_device
@@ -26,7 +25,7 @@ class GenerateRequest:
         prompt: the text to continue; `prompt_file` has it otherwise.
         tokens: symbols to add.
         mem_len: cached states; None as trained, at least a segment.
-        level: what a token is; None to tell from the run or its vocabulary.
+        level: what a token is, where only the vocabulary tells it.
     """
 
     model: str
@@ -70,7 +69,12 @@ def generate_text(request: GenerateRequest) -> Sample:
         raise UserError("--temperature: not a number", "1 leaves probabilities as they are")
     device = own_device(request.device)
     ref = resolve(request.model, request.checkpoint)
-    vocabulary = vocabulary_of(ref, request.level)
+    vocabulary = ref.vocabulary(request.level)
+    if vocabulary is None:
+        raise UserError(
+            f"{ref.reference}: has weights but no vocabulary",
+            "add the source's vocabulary file, or import it with one",
+        )
     ids = vocabulary.encode(prompt)
     if not len(ids):
         raise UserError("the prompt has no symbol", "give a text to continue")
@@ -96,25 +100,6 @@ def _prompt(request: GenerateRequest) -> str:
         return request.prompt_file.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise UserError(f"{request.prompt_file}: {error.strerror}", "give a text file") from error
-
-
-def vocabulary_of(ref: ModelRef, level: Level | None = None) -> Vocabulary:
-    """The model's own symbols, by which text goes in and out.
-
-    Args:
-        level: what a token is, where it cannot be told otherwise.
-
-    Raises:
-        UserError: if the model brought no vocabulary along.
-    """
-    known = ref.capabilities
-    level = level or known.level
-    if known.tokens is None or level is None:
-        raise UserError(
-            f"{ref.reference}: has weights but no vocabulary",
-            "add the source's vocabulary file, or import it with one",
-        )
-    return VOCABULARIES[level](known.tokens)
 
 
 def _span(loaded: LoadedModel, mem_len: int | None) -> tuple[AttentionSpan | None, int]:

@@ -62,13 +62,6 @@ class Capabilities:
         """bpc or ppl; both where nothing tells what a token is."""
         return ("bpc", "ppl") if self.level is None else (UNITS[self.level],)
 
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """The symbols by which text goes in and out, where they are known."""
-        if self.tokens is None or self.level is None:
-            return None
-        return VOCABULARIES[self.level](self.tokens)
-
 
 @dataclass(frozen=True)
 class ModelRef:
@@ -101,6 +94,23 @@ class ModelRef:
     def trained(self) -> RunConfig | None:
         """The configuration it was trained with here; None for somebody else's model."""
         return self.config if isinstance(self.config, RunConfig) else None
+
+    def vocabulary(self, level: Level | None = None) -> Vocabulary | None:
+        """The symbols by which text goes in and out, where they are known.
+
+        Args:
+            level: what a token is, where only the symbols tell it.
+
+        Raises:
+            UserError: for another level than that of the corpus it was trained on.
+        """
+        known = self.capabilities
+        if self.trained is not None and level not in (None, known.level):
+            raise UserError(
+                f"--level {level}: {self.reference} reads {known.level}s", f"use {known.level}"
+            )
+        level = level or known.level
+        return None if known.tokens is None or level is None else VOCABULARIES[level](known.tokens)
 
     def load(self, device: "torch.device") -> "LoadedModel":
         """Loads the weights onto `device`."""

@@ -101,14 +101,13 @@ def read_text(
         if level is not None:
             raise UserError(f"--level {level}: is of a text", "give it with --corpus")
         return _own_corpus(ref, split or "test", instead)
-    known = ref.capabilities.level
+    known, vocabulary = ref.capabilities.level, ref.vocabulary(level)
     config = corpus_named(name, level or (known if name not in CORPORA else None))
-    if known is not None and config.resolved_level != known:
+    if ref.trained is not None and config.resolved_level != known:
         raise UserError(
-            f"{ref.reference}: reads {known}s, {name} is to be read as {config.resolved_level}s",
-            f"use level {known}" if config.path else f"give a corpus of {known}s",
+            f"{ref.reference}: reads {known}s, {name} is a corpus of {config.resolved_level}s",
+            f"give a corpus of {known}s",
         )
-    vocabulary = ref.capabilities.vocabulary
     if config.path is not None and vocabulary is not None:
         return _in_own_symbols(ref, vocabulary, config, split or "all", instead)
     return _of_corpus(ref, prepare(config), split or ("all" if config.path else "test"), instead)
