@@ -173,6 +173,18 @@ def test_system_metrics_come_when_asked_for(
     assert steps(directory, run, "system/tokens_per_second") == list(range(2, 101, 2))
 
 
+def test_an_infinite_perplexity_is_left_out(stocked: Laboratory) -> None:
+    """MLflow would show 1.8e308, and no scale has room for that."""
+    from txlbench.tracking.client import MlflowStore, Point
+
+    directory = stocked.experiment()
+    store = MlflowStore(store_of(directory.path))
+    run = store.create(store.experiment_id("small"), "run", "token", {}, 1.0)
+    store.log_points(run, [Point("train_ppl", math.inf, 1, 1), Point("train_ppl", 5.0, 2, 2)])
+    history = client_of(directory).get_metric_history(run, "train_ppl")
+    assert [(point.step, point.value) for point in history] == [(2, 5.0)]
+
+
 def test_a_folder_of_any_name_gets_its_own_store(tmp_path: Path) -> None:
     laboratory = Laboratory(tmp_path / "out" / "a?b=c")
     directory = laboratory.finished(seeds=[1], rows=[{"label": "xl"}])

@@ -1,7 +1,7 @@
 """Parameters are what decides a run; what may change is a tag."""
 
 from txlbench.config.run_config import RunConfig
-from txlbench.tracking.values import LONGEST_VALUE, parameters_of, settings_of
+from txlbench.tracking.values import LONGEST_VALUE, parameters_of, settings_of, table_values
 
 
 def config(**changes: object) -> RunConfig:
@@ -19,6 +19,20 @@ def test_how_a_run_is_measured_changes_no_parameter() -> None:
     changed = config(evaluate={"tokens": 5}, train={"log_interval": 3})
     assert parameters_of(config()) == parameters_of(changed)
     assert settings_of(config()) != settings_of(changed)
+
+
+def test_rows_of_a_table_come_in_order_of_loss_without_those_that_have_none(tmp_path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "row,bpc_init,bpc_best\nXL w/o recurrence,3.5,3\nnone,,\nodd,-,diverged\nXL,2.5,2\n"
+    )
+    assert [tuple(value[:2]) for value in table_values(table, "bpc")] == [
+        ("bpc_best/XL", 2.0),
+        ("bpc_best/XL w/o recurrence", 3.0),
+        ("bpc_init/XL", 2.5),
+        ("bpc_init/XL w/o recurrence", 3.5),
+    ]
+    assert table_values(tmp_path / "none.csv", "bpc") == []
 
 
 def test_long_values_are_cut() -> None:

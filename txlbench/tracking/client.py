@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -139,7 +140,8 @@ class MlflowStore:
             self._seen.discard(run)
 
     def log_points(self, run: str, points: Sequence[Point]) -> None:
-        metrics = [Metric(each.name, each.value, each.stamp, each.step) for each in points]
+        """Logs all points but infinite ones, for which MLflow stores the largest number."""
+        metrics = [Metric(p.name, p.value, p.stamp, p.step) for p in points if isfinite(p.value)]
         for batch in _batches(metrics, METRICS_A_BATCH):
             self._client.log_batch(run, metrics=batch)
 

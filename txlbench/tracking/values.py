@@ -4,6 +4,7 @@ Parameters are what decides a run and never changes; what may change is a tag. L
 unit in which tables show them, and named for it.
 """
 
+import contextlib
 import csv
 import json
 from bisect import bisect_right
@@ -92,12 +93,11 @@ def table_values(table: Path, unit: str) -> list[Value]:
         return []
     with table.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    values = [
-        Value(f"{column}/{row['row']}", float(row[column]))
-        for column in (f"{unit}_best", f"{unit}_init")
-        for row in rows
-        if row.get(column)
-    ]
+    values = []
+    for column in (f"{unit}_best", f"{unit}_init"):
+        for row in rows:
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # no number yet
+                values.append(Value(f"{column}/{row['row']}", float(row[column])))
     return sorted(values, key=lambda each: (each.name.split("/")[0], each.value))
 
 
