@@ -59,6 +59,7 @@ def evaluate(model: str, **settings: Any) -> pd.DataFrame:
             "tokens": result.score.tokens,
             "dropped": result.score.dropped,
             "cold_starts": result.score.cold_starts,
+            "unknown": result.text.unknown,
             **result.measurement.model_dump(mode="json"),
             "suspicion": result.suspicion,
         }
@@ -101,12 +102,12 @@ def recl(*models: str, **settings: Any) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from txlbench.commands.recl import read_groups, recl_record
+    from txlbench.commands.recl import measure_recl
     from txlbench.commands.recl_request import ReclRequest
     from txlbench.reporting.recl import recl_lines
 
     request = ReclRequest((models,), **settings)
-    return pd.DataFrame(map(dict, recl_lines(recl_record(read_groups(request), request))))
+    return pd.DataFrame(map(dict, recl_lines(measure_recl(request))))
 
 
 def ablate(spec: str | Path, **settings: Any) -> pd.DataFrame:

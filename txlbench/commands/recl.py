@@ -174,10 +174,13 @@ def run_recl(request: ReclRequest, progress: Progress = silent) -> PublishedFind
         UserError: if losses cannot be had or compared; nothing is written then.
     """
     directory = request.out or RESULTS / f"recl-{identity(request)}"
+    return publish(directory / "recl.json", lambda: measure_recl(request, progress))
+
+
+def measure_recl(request: ReclRequest, progress: Progress = silent) -> ReclRecord:
+    """Measures every group; rows of several seeds seed by seed. Writes nothing but losses."""
     asked, rows = with_seeds(request)
-    return publish(
-        directory / "recl.json", lambda: recl_record(read_groups(asked, progress), asked, rows)
-    )
+    return recl_record(read_groups(asked, progress), asked, rows)
 
 
 def identity(request: ReclRequest) -> str:
