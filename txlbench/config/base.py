@@ -59,8 +59,8 @@ class AttentionSpan:
 DECIMALS = {"bpc": 3, "ppl": 2}
 """Digits after the point in tables and on screen; files keep full precision."""
 
-LARGEST_EXPONENT = 709.0
-"""exp() of more overflows."""
+LARGEST_EXPONENT = 700.0
+"""exp() of more overflows, or the sum of a few such values does."""
 
 
 def displayed(nats: float, unit: str) -> float:

@@ -75,7 +75,7 @@ def _readable(results: Results) -> tuple[Results, str]:
 
 
 @dataclass(frozen=True)
-class Written:
+class ExperimentReport:
     """What `report` made.
 
     Attributes:
@@ -99,7 +99,7 @@ def report(
     command: str,
     look: Look | None = None,
     choice: TableChoice | None = None,
-) -> Written:
+) -> ExperimentReport:
     """Writes table.csv, .md, .tex and the figures from what the runs have left so far.
 
     Args:
@@ -117,7 +117,7 @@ def report(
     figures = draw_all(results, provenance, directory.figures, look)
     damage = dict.fromkeys(run.error for run in results.runs if run.is_damaged)
     shown = for_terminal(table, provenance.short)
-    return Written(tuple(tables), tuple(figures), shown, tuple(damage))
+    return ExperimentReport(tuple(tables), tuple(figures), shown, tuple(damage))
 
 
 def _write_tables(

@@ -41,9 +41,9 @@ def estimate(values: Sequence[float]) -> Estimate | None:
         return Estimate(mean, None, 1)
     from scipy import special  # of its modules the one that loads fast
 
-    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     quantile = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2))
-    return Estimate(mean, quantile * math.sqrt(variance / n), n)
+    spread = math.hypot(*(value - mean for value in values))  # squares might overflow
+    return Estimate(mean, quantile * spread / math.sqrt(n * (n - 1)), n)
 
 
 def paired_difference(

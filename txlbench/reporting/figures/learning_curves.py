@@ -42,7 +42,7 @@ def draw(results: Results, palette: Palette) -> Drawing | None:
         lines.axes.plot(smooth.index, smooth, color=palette.colour(label), alpha=PALE, lw=0.9)
         if is_single:
             heights += list(smooth[smooth.index >= SETTLED * last])
-    lines.axes.set_xlim(0, last)
+    lines.axes.set_xlim(0, 1.02 * last)  # the last markers whole
     lines.axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
     lines.finish(heights, "training step")
     subtitle = f"loss on valid (lines{seeds_of(frame)}) and on train, smoothed (thin)"

@@ -46,7 +46,6 @@ class LineFigure:
                 marker=marker,
                 markersize=scaled(4),
                 markevery=max(1, len(found) // 12),
-                clip_on=False,
                 zorder=3,
             )
         self._lines[label] = found["mean"]
