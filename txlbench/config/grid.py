@@ -308,8 +308,4 @@ def _name_of(settings: Raw) -> str:
 def _show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return _join(value) if isinstance(value, list | tuple) else str(value)
-
-
-def _join(values: Iterable[Any]) -> str:
-    return ", ".join(map(str, values))
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from txlbench.config.identity import decisive_settings, differences
 from txlbench.config.measurements import all_measurements, check_length
 from txlbench.config.model import clusters_of
 from txlbench.data.corpus import Corpus
@@ -17,7 +16,7 @@ from txlbench.data.prepare import prepare
 from txlbench.errors import ExitStatus, UserError
 from txlbench.machine import Devices, choose_devices
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.run_directory import RunDirectory, claimed, set_aside
+from txlbench.records.run_directory import claimed, set_aside
 from txlbench.records.schema import RunState
 from txlbench.reporting.report import report
 from txlbench.runs.dry_run import check_space, long_training
@@ -34,38 +33,9 @@ from txlbench.runs.plan import (
     with_evaluation,
 )
 from txlbench.runs.pool import ProcessPool
+from txlbench.runs.status import changed_runs
 from txlbench.runs.work_queue import WorkQueue
 from txlbench.tracking.backlog import nothing_to_deliver, where_to_look
-
-
-def changed_runs(plan: Sequence[PlannedRun], directory: ExperimentDirectory) -> list[str]:
-    """A line for each planned run that has not begun while one of its label and seed has.
-
-    Only runs that the plan no longer has are compared; of several the one nearest to it.
-    """
-    planned = {run.id for run in plan}
-    left = [run for run in directory.runs() if run.id not in planned]
-    not_begun = [run for run in plan if run.directory.state is RunState.QUEUED]
-    lines = (_what_changed(run, left) for run in not_begun)
-    return [line for line in lines if line is not None]
-
-
-def _what_changed(run: PlannedRun, left: Sequence[RunDirectory]) -> str | None:
-    new = decisive_settings(run.config)
-    found = []
-    for other in left:
-        try:
-            if other.read_label() not in run.labels:
-                continue
-            old = decisive_settings(other.read_config())
-        except (UserError, OSError):
-            continue
-        if old["seed"] == new["seed"]:
-            found.append((differences(old, new), other.id))
-    if not found:
-        return None
-    changed, kept = min(found, key=lambda each: len(each[0]))
-    return f"{run.title} begins anew, as {', '.join(changed)}; {kept} is kept"
 
 
 def notes_on(run: PlannedRun, state: RunState) -> list[str]:

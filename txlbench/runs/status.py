@@ -1,4 +1,4 @@
-"""How far the runs of an experiment are, and what of its directory can be deleted."""
+"""The status of an experiment's runs: progress, what differs from the file, what can be deleted."""
 
 import shutil
 import time
@@ -120,6 +120,36 @@ def _why_other(run: RunDirectory, plan: Sequence[PlannedRun]) -> str:
     changes = [differences(own, decisive_settings(each.config)) for each in plan]
     nearest = min(changes, key=len, default=[])
     return f"; {', '.join(nearest)}" if nearest else ""
+
+
+def changed_runs(plan: Sequence[PlannedRun], directory: ExperimentDirectory) -> list[str]:
+    """A line for each planned run that has not begun while one of its label and seed has.
+
+    Only runs that the plan no longer has are compared; of several the one nearest to it.
+    """
+    planned = {run.id for run in plan}
+    left = [run for run in directory.runs() if run.id not in planned]
+    not_begun = [run for run in plan if run.directory.state is RunState.QUEUED]
+    lines = (_what_changed(run, left) for run in not_begun)
+    return [line for line in lines if line is not None]
+
+
+def _what_changed(run: PlannedRun, left: Sequence[RunDirectory]) -> str | None:
+    new = decisive_settings(run.config)
+    found = []
+    for other in left:
+        try:
+            if other.read_label() not in run.labels:
+                continue
+            old = decisive_settings(other.read_config())
+        except (UserError, OSError):
+            continue
+        if old["seed"] == new["seed"]:
+            found.append((differences(old, new), other.id))
+    if not found:
+        return None
+    changed, kept = min(found, key=lambda each: len(each[0]))
+    return f"{run.title} begins anew, as {', '.join(changed)}; {kept} is kept"
 
 
 def duration(seconds: float) -> str:
