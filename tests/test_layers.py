@@ -1,6 +1,7 @@
 """The shape of the package: which way imports go, how large modules are, what names occur once."""
 
 import ast
+import os
 import statistics
 import subprocess
 import sys
@@ -245,3 +246,36 @@ def test_help_imports_nothing_heavy():
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "click" in loaded
     assert not loaded & {"torch", "mlflow", "pandas", "matplotlib", "numpy", "pydantic", "ray"}
+
+
+MODEL_VERBS = """
+import sys
+from pathlib import Path
+from txlbench.commands import evaluate, generate, load_model
+from txlbench.config.model import ModelConfig
+from txlbench.models.factory import build_model, skeleton
+config = ModelConfig(n_layer=1, d_model=8, n_head=2)
+assert skeleton(Path("x"), config, 9).keys() == build_model(config, 9).state_dict().keys()
+print(*sys.modules)
+"""
+
+
+def test_a_model_is_loaded_without_the_compiler():
+    """torch._dynamo takes as long to import as PyTorch itself."""
+    command = [sys.executable, "-c", MODEL_VERBS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT.parent)
+    assert "torch" in done.stdout.split()
+    assert not {"torch._dynamo", "mlflow", "pandas", "matplotlib"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("words", [["status", "."], ["schema"]])
+def test_what_needs_no_model_loads_nothing_heavy(words, tmp_path):
+    (tmp_path / "spec.yaml").write_text("name: trial\ncorpus: enwiki-sample\n")
+    command = [sys.executable, "-X", "importtime", "-m", "txlbench", *words]
+    path = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=tmp_path, env=path
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "txlbench.config.grid" in loaded
+    assert not loaded & {"torch", "mlflow", "pandas", "matplotlib", "ray"}

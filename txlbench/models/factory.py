@@ -55,8 +55,14 @@ def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
     Args:
         vocabulary_size: V, a fact of the corpus and not of the configuration.
     """
-    model: LanguageModel = load_class(MODELS[config.kind])(config, vocabulary_size)
+    model = _structure(config, vocabulary_size)
     initialise(model, config)
+    return model
+
+
+def _structure(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
+    """A model whose weights are still to be drawn."""
+    model: LanguageModel = load_class(MODELS[config.kind])(config, vocabulary_size)
     return model
 
 
@@ -74,7 +80,7 @@ def skeleton(path: Path, config: ModelConfig, vocabulary_size: int) -> dict[str,
         raise UserError(f"{path}: n_layer: {config.n_layer} found", f"at most {MOST_LAYERS}")
     try:
         with torch.device("meta"):
-            return build_model(config, vocabulary_size).state_dict()
+            return _structure(config, vocabulary_size).state_dict()
     except (RuntimeError, OverflowError, MemoryError, TypeError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise UserError(f"{path}: sizes that no model can have ({reason})", "mend them") from error

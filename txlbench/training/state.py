@@ -15,6 +15,7 @@ from txlbench.config.train import TrainConfig
 from txlbench.data.streams import Batch
 from txlbench.models.interface import LanguageModel, State
 from txlbench.models.memory import Memory
+from txlbench.models.positions.tables import cached_sinusoid
 
 
 def compiled_forward(model: LanguageModel, backend: str | Callable[..., Any] = "inductor") -> Any:
@@ -22,6 +23,7 @@ def compiled_forward(model: LanguageModel, backend: str | Callable[..., Any] = "
 
     Evaluation keeps to the model itself, whose forward pass stays as it is.
     """
+    torch.compiler.assume_constant_result(cached_sinusoid)  # here, as it loads the compiler
     return torch.compile(model.forward, dynamic=False, backend=backend)
 
 

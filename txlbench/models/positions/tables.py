@@ -47,11 +47,13 @@ def frequencies(d_model: int, device: torch.device) -> Tensor:
     return 10000.0 ** (-halves / d_model)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def cached_sinusoid(
     first: int, last: int, clamp_len: int | None, d_model: int, dtype: torch.dtype, device: str
 ) -> Tensor:
-    """The sinusoids of positions `first`, ..., `last` in that order, kept between calls."""
+    """The sinusoids of positions `first`, ..., `last` in that order, kept between calls.
+
+    Compiled models take the result for a constant (`training.state`).
+    """
     return _kept(first, last, clamp_len, d_model, dtype, device)
 
 
