@@ -50,12 +50,12 @@ class Embedding(nn.Module):
 
     def _embed(self, tokens_BT: Tensor) -> Tensor:
         if len(self.tables) > 1:
-            return self._by_cluster(tokens_BT.flatten()).view(*tokens_BT.shape, -1)
+            return self.by_cluster(tokens_BT.flatten()).view(*tokens_BT.shape, -1)
         hidden = embedding(tokens_BT, self.tables[0])
         return linear(hidden, self.projections[0]) if len(self.projections) else hidden
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # shapes differ from step to step
-    def _by_cluster(self, tokens_N: Tensor) -> Tensor:
+    def by_cluster(self, tokens_N: Tensor) -> Tensor:
+        """Embeds [N] tokens cluster by cluster: [N, d_model]; its shapes differ at every step."""
         places = places_by_cluster(tokens_N, self.clusters)
         parts = zip(places, self.clusters, self.tables, self.projections, strict=True)
         found = [

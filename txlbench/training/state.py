@@ -5,6 +5,7 @@ Where a kernel or the forward pass is compiled, memory has its full size from th
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol, cast
 
 import torch
@@ -13,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
 from txlbench.data.streams import Batch
+from txlbench.models.embedding import Embedding
 from txlbench.models.interface import LanguageModel, State
 from txlbench.models.memory import Memory
 from txlbench.models.positions.tables import cached_sinusoid
@@ -23,8 +25,16 @@ def compiled_forward(model: LanguageModel, backend: str | Callable[..., Any] = "
 
     Evaluation keeps to the model itself, whose forward pass stays as it is.
     """
-    torch.compiler.assume_constant_result(cached_sinusoid)  # here, as it loads the compiler
+    _mark_for_compiler()
     return torch.compile(model.forward, dynamic=False, backend=backend)
+
+
+@cache
+def _mark_for_compiler() -> None:
+    """Says what compilation leaves out; decorators would load the compiler with every model."""
+    torch.compiler.assume_constant_result(cached_sinusoid)
+    by_cluster = torch.compiler.disable(Embedding.by_cluster)
+    Embedding.by_cluster = by_cluster  # type: ignore[method-assign]
 
 
 def has_one_shape(model: LanguageModel, train: TrainConfig) -> bool:
