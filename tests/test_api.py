@@ -1,6 +1,7 @@
 """The functions for notebooks: lazy, and equal to what the verbs print and write."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 import txlbench
 from tests import workplace
 from txlbench.cli.models import evaluate as eval_verb
+from txlbench.machine import WAITING
 
 MODEL = "quick/Transformer-XL"
 
@@ -29,6 +31,13 @@ def test_the_package_loads_nothing_heavy_before_a_function_is_called():
     code = "import sys, txlbench; txlbench.evaluate; txlbench.UserError; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "pandas", "mlflow", "matplotlib", "click"} & set(done.stdout.split())
+
+
+def test_idle_threads_sleep_soon_in_a_notebook_too():
+    code = "import os, txlbench; txlbench.load; print(os.environ['GOMP_SPINCOUNT'])"
+    bare = {name: value for name, value in os.environ.items() if "OMP_" not in name}
+    done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True)
+    assert done.stdout.split() == [WAITING["GOMP_SPINCOUNT"]], done.stderr
 
 
 def test_it_offers_what_it_says_and_nothing_else():

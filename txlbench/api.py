@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txlbench.errors import UserError
+from txlbench.machine import set_threads
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from txlbench.commands.model_ref import LoadedModel
 
 __all__ = ["ablate", "context_losses", "evaluate", "load", "recl", "results"]
+
+set_threads()  # effective where PyTorch has not been imported yet
 
 
 def load(model: str, *, device: str = "auto", checkpoint: str = "best") -> LoadedModel:
