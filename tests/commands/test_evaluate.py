@@ -279,6 +279,7 @@ def test_a_text_is_read_at_the_models_level_with_its_symbols_as_a_whole():
     Path("mine.txt").write_text("crème à côté café\n" * 50)
     result = asked(run, corpus="mine.txt")
     assert (result.score.tokens, result.text.split, result.text.level) == (899, "all", "char")
+    assert result.measurement.split == "all"
     assert result.text.units == ("bpc",)
     assert result.text.unknown == 0
     train = asked(run, corpus="mine.txt", split="train")

@@ -114,7 +114,6 @@ def _plain(result: "EvalResult") -> dict[str, object]:
         "loss": scored.loss,
         **{unit: displayed(scored.loss, unit) for unit in text.units},
         "model": result.model,
-        "part": text.split,
         "unknown": text.unknown,
         "tokens": scored.tokens,
         "dropped": scored.dropped,

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from txlbench.commands.model_ref import ModelRef, resolve_seeds
-from txlbench.commands.texts import Part, ScoredText, read_ids, read_text
-from txlbench.config.base import Split, displayed
+from txlbench.commands.texts import ScoredText, read_ids, read_text
+from txlbench.config.base import Part, displayed
 from txlbench.config.catalogue import Level
 from txlbench.config.measurements import (
     Measurement,
@@ -181,12 +181,11 @@ def _measurements(request: EvalRequest, settings: Settings, text: ScoredText) ->
     """One pass a length, or one in the regime of training; as the result table measures it."""
     _refuse_what_excludes(request, settings)
     config = _as_asked(request, settings)
-    split: Split = "test" if text.split == "all" else text.split
     if request.attention_lengths:
         lengths = dict.fromkeys(request.attention_lengths)
-        passes = [at_attention_length(config, split, length) for length in lengths]
+        passes = [at_attention_length(config, text.split, length) for length in lengths]
     else:
-        passes = [_in_regime(request, config, split)]
+        passes = [_in_regime(request, config, text.split)]
     return [
         one.model_copy(
             update={
@@ -214,7 +213,7 @@ def _as_asked(request: EvalRequest, settings: Settings) -> Settings:
     return settings.model_copy(update=changed)
 
 
-def _in_regime(request: EvalRequest, config: Settings, split: Split) -> Measurement:
+def _in_regime(request: EvalRequest, config: Settings, split: Part) -> Measurement:
     """The regime of training, with the memory and the span that were asked for."""
     one = training_regime(config, split)
     mem_len = one.mem_len if request.mem_len is None else request.mem_len

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from txlbench.commands.texts import Part
+from txlbench.config.base import Part
 from txlbench.config.catalogue import Level
 from txlbench.errors import UserError
 from txlbench.evaluation.context_positions import (

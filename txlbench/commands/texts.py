@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.commands.model_ref import ModelRef
-from txlbench.config.base import Split
+from txlbench.config.base import Part
 from txlbench.config.catalogue import CORPORA, UNITS, Level
 from txlbench.config.run_config import CorpusConfig, corpus_named
 from txlbench.data.corpus import Corpus
@@ -17,9 +17,6 @@ from txlbench.data.text import SPLITS
 from txlbench.data.vocabulary import UNKNOWN, UnknownSymbolError, Vocabulary
 from txlbench.errors import UserError
 from txlbench.records.loss_file import UNREADABLE
-
-Part = Split | Literal["all"]
-"""A split of a corpus, or all of it."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,7 @@ def _of_corpus(ref: ModelRef, corpus: Corpus, split: Part, instead: str) -> Scor
             f"{ref.reference} predicts {size} symbols, {corpus.name} has {len(symbols)}",
             f"give the corpus it was trained on{instead}",
         )
-    given = _ids(corpus, split)
+    given = corpus.ids(split)
     ids = given if tokens in (None, symbols) else _translated(ref, corpus, given, instead)
     own = symbols if tokens is None else tokens
     return ScoredText(
@@ -155,12 +152,6 @@ def _of_corpus(ref: ModelRef, corpus: Corpus, split: Part, instead: str) -> Scor
         corpus.level,
         _fingerprint(corpus.vocabulary, own),
     )
-
-
-def _ids(corpus: Corpus, split: Part) -> NDArray[Any]:
-    if split != "all":
-        return corpus.ids(split)
-    return np.concatenate([corpus.ids(each) for each in SPLITS])
 
 
 def _translated(

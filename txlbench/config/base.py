@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 Split = Literal["train", "valid", "test"]
+Part = Split | Literal["all"]
+"""A split of a corpus, or all of it."""
 
 
 class Section(BaseModel):

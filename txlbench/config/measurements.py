@@ -7,7 +7,7 @@ from here, so that they cannot disagree on how a number was obtained.
 from types import MappingProxyType
 from typing import Literal
 
-from txlbench.config.base import AttentionSpan, Section, Split
+from txlbench.config.base import AttentionSpan, Part, Section, Split
 from txlbench.config.identity import fingerprint, hashed_fields
 from txlbench.config.run_config import ImportedConfig, RunConfig
 from txlbench.config.train import TrainConfig
@@ -41,7 +41,7 @@ class Measurement(Section):
     ADDED = MappingProxyType({"zero_memory": False})
 
     regime: Literal["streaming", "windows"]
-    split: Split
+    split: Part
     tgt_len: int
     stride: int
     mem_len: int = 0
@@ -94,7 +94,7 @@ def training_span(config: Settings) -> AttentionSpan:
     )
 
 
-def training_regime(config: Settings, split: Split) -> Measurement:
+def training_regime(config: Settings, split: Part) -> Measurement:
     """PPL init: segment and memory as trained; without recurrence windows as trained."""
     train, evaluate = segments_of(config), config.evaluate
     return Measurement(
@@ -121,7 +121,7 @@ def evaluation_clamp(config: Settings) -> int | None:
     return config.model.clamp_len if asked is None else asked
 
 
-def at_attention_length(config: Settings, split: Split, length: int) -> Measurement:
+def at_attention_length(config: Settings, split: Part, length: int) -> Measurement:
     """Every query sees `length` keys, itself included.
 
     With recurrence exactly so (the official `--mem_len A --same_length`); without, the last

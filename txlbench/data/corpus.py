@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from txlbench.config.base import Split
+from txlbench.config.base import Part, Split
 from txlbench.config.catalogue import Level
 from txlbench.data.download import remembered
 from txlbench.data.vocabulary import Vocabulary, load_vocabulary
@@ -62,8 +62,12 @@ class Corpus:
     def vocabulary(self) -> Vocabulary:
         return load_vocabulary(self.directory / "vocabulary.json")
 
-    def ids(self, split: Split) -> NDArray[Any]:
-        """Returns the token ids of `split`, 1-D, memory-mapped read-only.
+    def count(self, part: Part) -> int:
+        """Returns the number of tokens of a split, or of all."""
+        return sum(self.tokens.values()) if part == "all" else self.tokens[part]
+
+    def ids(self, split: Part) -> NDArray[Any]:
+        """Returns the token ids of `split`, 1-D, memory-mapped read-only; `all` in memory.
 
         The file is scanned once, for ids without a symbol, with which embeddings would be read
         beyond their end, and again only after a change.
@@ -71,6 +75,8 @@ class Corpus:
         Raises:
             UserError: if there is such an id.
         """
+        if split == "all":
+            return np.concatenate([self.ids(each) for each in get_args(Split)])
         path, size = ids_file(self.directory, split), len(self.vocabulary)
         ids: NDArray[Any] = np.memmap(path, self.dtype, mode="r", shape=(self.tokens[split],))
         if np.iinfo(ids.dtype).max < size:

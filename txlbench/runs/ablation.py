@@ -164,7 +164,7 @@ def _check_fit(run: PlannedRun, corpus: Corpus) -> None:
         )
     for evaluate in run.evaluations:
         for measurement in all_measurements(with_evaluation(run.config, evaluate)):
-            check_length(measurement, corpus.tokens[measurement.split] - 1)
+            check_length(measurement, corpus.count(measurement.split) - 1)
 
 
 def _is_damaged(run: PlannedRun, watcher: Watcher) -> bool:
