@@ -19,10 +19,10 @@ Positive = Annotated[FiniteFloat, Field(gt=0)]
 
 
 class Finding(Record):
-    """A result of a verb other than `ablate`; also the source that its figures name.
+    """The result of a verb other than `ablate`.
 
     Attributes:
-        schema_id: names the shape of the file; another one is refused.
+        schema_id: names the shape of the file; a file of another one is refused.
         command: what was typed to measure it.
     """
 
