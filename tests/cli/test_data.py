@@ -79,11 +79,13 @@ def test_show_gives_counts_checksum_and_losses_in_the_unit_of_the_level(folder):
     lines = {line[:12].strip(): line[13:] for line in words.splitlines()}
     assert lines["tokens"] == "train 450  valid 25  test 25"
     assert lines["unknown"] == "valid 5  test 5"  # the numbers of the lines
+    assert lines["<unk>"] == "train 0.00%  valid 20.00%  test 20.00%"
     assert lines["vocabulary"] == "95 symbols"  # <eos>, line, of, it, 90 numbers, <unk>
     assert len(lines["checksum"]) == 64
     assert "unigram ppl" in lines
     assert "unigram bpc" not in lines
     assert "unigram bpc" in call("show", "mine.txt").output
+    assert "<unk>        none" in call("show", "mine.txt").output
 
 
 def test_the_unigram_loss_of_uniform_bytes_is_shown_in_bits(folder):

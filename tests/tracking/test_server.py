@@ -88,7 +88,7 @@ def delivered(name: str) -> dict[str, list[int]]:
     runs = client.search_runs([experiment.experiment_id])
     return {
         run.info.run_name: [
-            point.step for point in client.get_metric_history(run.info.run_id, "train_loss")
+            point.step for point in client.get_metric_history(run.info.run_id, "train_bpc")
         ]
         for run in runs
         if "mlflow.parentRunId" in run.data.tags

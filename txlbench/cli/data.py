@@ -84,7 +84,8 @@ def show(name: str, level: Level | None) -> None:
         "tokens": _by_split({split: f"{count:,}" for split, count in corpus.tokens.items()}),
         "vocabulary": f"{len(corpus.vocabulary):,} symbols",
         "unknown": _by_split({split: f"{count:,}" for split, count in corpus.unknown.items()}),
-        "<unk>": _by_split({split: f"{share:.2%}" for split, share in corpus.unk_share.items()}),
+        "<unk>": _by_split({split: f"{share:.2%}" for split, share in corpus.unk_share.items()})
+        or "none",
         f"unigram {unit}": _by_split({s: f"{value:,.3f}" for s, value in unigram.items()}),
         "checksum": corpus.checksum,
         "directory": corpus.directory,
