@@ -55,7 +55,7 @@ def sweep_frame(results: Results) -> pd.DataFrame:
     )
 
 
-def _sweep_point(run: RunResult, point: SweepPoint) -> dict[str, Any]:
+def _sweep_point(run: RunResult, point: SweepPoint) -> dict[str, object]:
     return {
         "split": point.split,
         "attention_length": point.attention_length,
@@ -140,11 +140,10 @@ def _set_lengths(lines: LineFigure, lengths: Sequence[int], heights: Sequence[fl
 
 
 def _key(extrapolates: bool) -> tuple[Line2D, ...]:
-    style: dict[str, Any] = {"linestyle": "none", "markersize": scaled(6.5)}
     handles = [
-        key_handle("init, at the mean number of keys", marker="o", mfc="white", **style),
-        key_handle("the shortest length as good as the best", marker="D", **style),
+        key_handle("init, at the mean number of keys", "none", marker="o", mfc="white"),
+        key_handle("the shortest length as good as the best", "none", marker="D"),
     ]
     if extrapolates:
-        handles.append(key_handle("positions not trained", linestyle=DASHED))
+        handles.append(key_handle("positions not trained", DASHED))
     return tuple(handles)

@@ -138,7 +138,7 @@ def draw_truth(record: TruthRecord, palette: Palette) -> Drawing:
         label_ends(axes, list(ends.values()))
     key = (
         key_handle("measured", marker="o", markersize=scaled(4)),
-        key_handle("known: the least possible", linestyle="--", linewidth=scaled(1.1)),
+        key_handle("known: the least possible", "--", linewidth=scaled(1.1)),
     )
     subtitle = "each token given exactly so many predecessors"
     return Drawing(figure, "Measured and known loss by context", subtitle, key)

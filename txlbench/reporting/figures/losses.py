@@ -206,8 +206,7 @@ def _draw_estimate(axes: Axes, found: Estimate, y: float, colour: str, filled: b
 
 
 def _key() -> tuple[Line2D, ...]:
-    style = {"linestyle": "none", "markersize": scaled(6.5)}
     return (
-        key_handle("init", marker="o", markerfacecolor="white", **style),
-        key_handle("best (number)", marker="D", **style),
+        key_handle("init", "none", marker="o", mfc="white"),
+        key_handle("best (number)", "none", marker="D"),
     )

@@ -4,7 +4,6 @@ As the paper's Figures 3 and 4.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -91,26 +90,34 @@ def _draw_line(axes: Axes, record: ReclRecord, line: ReclResult, colour: str) ->
     above = counts & (net_gains >= record.threshold) & (p <= record.level)
     where, heights = np.array(record.contexts[1:]), np.array(line.differences)
     axes.plot(where, heights, color=colour, zorder=2)
-    looks: list[tuple[Any, dict[str, Any]]] = [
-        (above, {"marker": "o", "markersize": 6, "mec": "white", "mew": 0.8}),
-        (counts & ~above, {"marker": "o", "markersize": 5.5, "mfc": "white", "mew": 1.4}),
-        (~counts, {"marker": "x", "markersize": 5, "mew": 1.4}),
-    ]
-    for which, look in looks:
+    looks = (
+        (above, "o", 6.0, colour, "white"),
+        (counts & ~above, "o", 5.5, "white", colour),
+        (~counts, "x", 5.0, colour, colour),
+    )
+    for which, marker, size, face, edge in looks:
         if which.any():  # a line without points would lie at the figure's corner
-            style: dict[str, Any] = {
-                name: scaled(v) if isinstance(v, int | float) else v for name, v in look.items()
-            }
-            style |= {"color": colour, "linestyle": "none", "clip_on": False, "zorder": 3}
-            axes.plot(where[which], heights[which], **style)
+            axes.plot(
+                where[which],
+                heights[which],
+                linestyle="none",
+                marker=marker,
+                markersize=scaled(size),
+                color=colour,
+                mfc=face,
+                mec=edge,
+                mew=scaled(0.8 if edge == "white" else 1.4),
+                clip_on=False,
+                zorder=3,
+            )
 
 
 def _key() -> tuple[Line2D, ...]:
     return (
-        key_handle("above the null", linestyle="none", marker="o"),
-        key_handle("by the paper's rule only", linestyle="none", marker="o", mfc="white"),
-        key_handle("too little", linestyle="none", marker="x"),
-        key_handle("threshold; linear below it", linestyle=DASHED, linewidth=scaled(1)),
+        key_handle("above the null", "none", marker="o"),
+        key_handle("by the paper's rule only", "none", marker="o", mfc="white"),
+        key_handle("too little", "none", marker="x"),
+        key_handle("threshold; linear below it", DASHED, linewidth=scaled(1)),
     )
 
 

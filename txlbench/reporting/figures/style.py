@@ -256,8 +256,8 @@ def frame(drawing: Drawing, source: FigureSource, note: str, with_title: bool) -
 
 def _write(figure: Figure, text: str, y: float, **style: Any) -> None:
     """One line whose upper left corner is 0.1 inches from the left, `y` from the bottom."""
-    where: dict[str, Any] = {"transform": figure.dpi_scale_trans, "va": "top", "in_layout": False}
-    figure.text(0.1, y, text, **where, **style)
+    place = figure.dpi_scale_trans
+    figure.text(0.1, y, text, transform=place, va="top", in_layout=False, **style)
 
 
 def _key_shape(key: Sequence[Line2D], width: float) -> tuple[int, int]:
@@ -286,6 +286,6 @@ def _add_key(figure: Figure, key: Sequence[Line2D], columns: int, top: float) ->
     )
 
 
-def key_handle(label: str, **properties: Any) -> Line2D:
-    """An entry of a key, grey unless it says otherwise."""
-    return Line2D([], [], label=label, **{"color": GREY, **properties})
+def key_handle(label: str, linestyle: Any = "-", **properties: Any) -> Line2D:
+    """A grey entry of a key."""
+    return Line2D([], [], color=GREY, label=label, linestyle=linestyle, **properties)
