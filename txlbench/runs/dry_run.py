@@ -8,7 +8,6 @@ from pathlib import Path
 from txlbench.config.counting import checkpoint_bytes, resume_bytes
 from txlbench.config.model import clusters_of
 from txlbench.config.run_config import CorpusConfig
-from txlbench.data.download import own_checksum
 from txlbench.errors import UserError
 from txlbench.machine import check_name, cores
 from txlbench.records.run_directory import RunDirectory
@@ -30,8 +29,7 @@ def changed_texts(plan: Sequence[PlannedRun], device: str) -> Mapping[str, str]:
     for run in plan:
         corpus = run.config.corpus
         if corpus not in checksums:
-            own = corpus.path is not None
-            checksums[corpus] = own_checksum(corpus, remember=False) if own else None
+            checksums[corpus] = None if corpus.path is None else _checksum(corpus)
         found = checksums[corpus]
         size = vocabulary_size(run)
         if size is not None:
@@ -103,6 +101,12 @@ def long_training(plan: PlanRecord, device: str) -> list[str]:
     """A warning if training takes more than a day, so that nobody waits for it in vain."""
     cost = cost_of(plan, device)
     return [str(cost)] if cost.seconds is not None and cost.seconds > 86400 else []
+
+
+def _checksum(corpus: CorpusConfig) -> str:
+    from txlbench.data.download import own_checksum  # only for a text of one's own: 20 ms
+
+    return own_checksum(corpus, remember=False)
 
 
 def check_space(

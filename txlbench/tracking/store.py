@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from filelock import FileLock
-
 SQLITE = "sqlite:///"
 
 
@@ -66,6 +64,8 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Lets one process at a time deliver: a fresh sqlite file that several migrate at once
         loses all their runs. The system drops the lock with its process."""
+        from filelock import FileLock  # not at the top: the dry run is quick
+
         self.lock.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.lock):
             yield
