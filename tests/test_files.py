@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -230,3 +231,13 @@ def test_waits_grow_and_are_seconds():
 )
 def test_which_faults_is_transient(error, passes):
     assert is_transient(error) is passes
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    """Renaming over it would take a device from the whole machine, as /dev/null from root."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="not a regular file"):
+        write_text(pipe, "text")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

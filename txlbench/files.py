@@ -63,8 +63,10 @@ def write_atomically(
             that it raises counts as a failure.
 
     Raises:
-        OSError: naming `path`, if the system refuses.
+        OSError: naming `path`, if the system refuses, or a device or pipe is there.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):  # renaming would replace a device
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

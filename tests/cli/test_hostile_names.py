@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -75,7 +76,7 @@ NAMES = {
     "a directory": "folder",
     "a link to nothing": "dangling",
     "a link to itself": "loop",
-    "a device": "/dev/null",
+    "a socket": "socket",
     "below a file": "my-text.txt/x",
 }
 
@@ -103,6 +104,8 @@ def test_no_name_and_no_kind_of_file_ends_in_a_traceback(verb, kind, folder, mon
     for link, target in (("dangling", "gone"), ("loop", "loop")):
         if not os.path.lexists(link):
             Path(link).symlink_to(target)
+    if not os.path.lexists("socket"):  # stands for devices, which a test should not touch
+        socket.socket(socket.AF_UNIX).bind("socket")
     words = [word.replace("NAME", NAMES[kind]) for word in verb.split(" ")]
     monkeypatch.setattr(sys, "argv", ["txlbench", *words])
     before = signal.signal(signal.SIGALRM, stop_waiting)
