@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from txlbench.errors import UserError
 from txlbench.machine import set_threads
-from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
+from txlbench.records.experiment_directory import ExperimentDirectory, under_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,9 +145,8 @@ def results(experiment: str | Path) -> pd.DataFrame:
     from txlbench.reporting.result_table import table_frame
     from txlbench.reporting.rows import build_rows
 
-    places = [ExperimentDirectory(Path(experiment)), ExperimentDirectory(RESULTS / experiment)]
-    found = next((place for place in places if place.spec_file.is_file()), None)
-    if found is None:
+    found = ExperimentDirectory(under_results(Path(experiment)))
+    if not found.spec_file.is_file():
         raise UserError(f"{experiment}: no experiment here", "give its name or its directory")
     read = read_results(found)
     return table_frame(build_rows(read), Provenance.of(read, f"txlbench.results({experiment!r})"))

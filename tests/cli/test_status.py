@@ -63,7 +63,7 @@ def called(*arguments, command=status):
     return result.return_value, result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("arguments", [(), ("results",), ("results/trial",)])
+@pytest.mark.parametrize("arguments", [(), ("results",), ("results/trial",), ("trial",)])
 def test_every_run_has_a_line_with_label_state_step_loss_and_age(runs, arguments):
     first, *lines = shown(*arguments)
     assert first == str(Path("results/trial"))

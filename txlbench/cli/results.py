@@ -24,16 +24,15 @@ if TYPE_CHECKING:
 
 
 @verb("status", "txlbench status", "txlbench status results/quick")
-@click.argument(
-    "directory", default=RESULTS, type=click.Path(path_type=Path, exists=True, file_okay=False)
-)
+@click.argument("directory", default=RESULTS, type=click.Path(path_type=Path))
 def status(directory: Path) -> int:
     """Show every run with its state, loss and progress.
 
-    DIRECTORY is an experiment, or a folder of them; the default is results/. Runs of the experiment
-    file that have not started are shown too, as are those of other settings than the file's, with
-    the settings that differ. A run whose process died is `interrupted`: the next `ablate` resumes
-    it. One with a file that cannot be read is `damaged`; the exit status is 1 then.
+    DIRECTORY is an experiment, by its path or its name under results/, or a folder of them; the
+    default is results/. Runs of the experiment file that have not started are shown too, as are
+    those of other settings than the file's, with the settings that differ. A run whose process died
+    is `interrupted`: the next `ablate` resumes it. One with a file that cannot be read is
+    `damaged`; the exit status is 1 then.
     """
     from txlbench.runs.status import status_lines
 

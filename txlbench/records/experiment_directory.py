@@ -89,14 +89,22 @@ def find_experiments(results: Path) -> Iterator[ExperimentDirectory]:
             yield ExperimentDirectory(path)
 
 
+def under_results(path: Path) -> Path:
+    """The directory of that path, else the one of that name under results/, where there is one."""
+    named = RESULTS / path
+    return named if named.exists() and not path.exists() else path
+
+
 def experiments_at(paths: Sequence[Path]) -> list[ExperimentDirectory]:
     """The experiments that `paths` name, each an experiment's directory or a folder of them.
+
+    A name under results/ serves as well.
 
     Raises:
         UserError: for a path that is neither; `results` is taken where none is given.
     """
     found: list[ExperimentDirectory] = []
-    for path in paths or [RESULTS]:
+    for path in map(under_results, paths or [RESULTS]):
         here = ExperimentDirectory(path)
         experiments = [here] if here.spec_file.is_file() else list(find_experiments(path))
         if not experiments:
@@ -116,12 +124,14 @@ def findings_in(folder: Path) -> Iterator[Path]:
 def results_at(paths: Sequence[Path]) -> tuple[list[ExperimentDirectory], list[Path]]:
     """The experiments and the findings that `paths` name: result directories or folders of them.
 
+    A name under results/ serves as well.
+
     Raises:
         UserError: for a path that has neither; `results` is taken where none is given.
     """
     experiments: list[ExperimentDirectory] = []
     findings: list[Path] = []
-    for path in paths or [RESULTS]:
+    for path in map(under_results, paths or [RESULTS]):
         here = ExperimentDirectory(path)
         own = [here] if here.spec_file.is_file() else []
         found = list(findings_in(path))

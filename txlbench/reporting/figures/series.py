@@ -101,7 +101,11 @@ def unit_of(results: Results) -> str:
 
 
 def name_with_state(label: str, runs: Sequence[RunResult]) -> str:
-    """The label, with what a reader must know before comparing the line."""
+    """The label, with what a reader must know before comparing the line.
+
+    Settings of a grid are told by their values where these are words.
+    """
+    label = " ".join(map(_setting, label.split(" "))) if "=" in label else label
     marks = []
     untrained = sum(not run.did_train for run in runs)
     if untrained:
@@ -111,3 +115,10 @@ def name_with_state(label: str, runs: Sequence[RunResult]) -> str:
         marks.append("incoherent")
     states = {run.state for run in runs if run.error}
     return f"{label} ({', '.join([*marks, *sorted(states)])})" if marks or states else label
+
+
+def _setting(part: str) -> str:
+    """`xl` for encoding=xl, `recurrence` or `no recurrence` for a setting that is on or off."""
+    key, _, value = part.rpartition("=")
+    known = {"true": key, "false": f"no {key}"}
+    return known.get(value, value) if key and value[:1].isalpha() else part
