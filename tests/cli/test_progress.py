@@ -2,6 +2,7 @@
 
 import io
 import math
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from tests.records.as_record import append_line
 from tests.runs.trial import plan_of, prepared_job, write_spec, write_text
 from txlbench.cli import progress
 from txlbench.cli.progress import ProgressDisplay, window_progress
+from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
 from txlbench.records.schema import Failure, RunState
 
@@ -161,6 +163,19 @@ def test_warnings_and_the_corpus_are_said(tmp_path, run):
         f"test {corpus.tokens['test']:,} tokens, 256 symbols"
     )
     assert screen.lines[-1] == "Warning: row 'a [b]': careful"
+
+
+def test_the_share_of_unknown_words_is_warned_about(tmp_path):
+    """Train has <unk> too, as every WikiText; the end of a line is a token."""
+    texts = {"path": "a <unk> b <unk> c <unk> a b\na\n" * 40, "valid": "a <unk> b\nc\n"}
+    texts |= {"test": "zebra <unk> b\n"}
+    files = {name: str(tmp_path / name) for name in texts}
+    for name, text in texts.items():
+        Path(files[name]).write_text(text)
+    screen = Screen()
+    screen.display.corpus(prepare(CorpusConfig(name="words", level="word", **files)))
+    told = "\n".join(screen.lines)
+    assert "tokens that are <unk>: train 27.3%, valid 16.7%, test 50.0%" in told
 
 
 def test_windows_of_all_models_and_the_time_left_are_told(monkeypatch, capsys):

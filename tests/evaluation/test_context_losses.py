@@ -41,7 +41,7 @@ def ignore(done, total):
     pass
 
 
-def losses(model, path, progress=ignore, *, span=SPAN, segment=LONGEST, longest=LONGEST, at_once=4):
+def losses(model, path, progress=ignore, *, span=SPAN, segment=LONGEST, longest=LONGEST, **options):
     columns = np.unique(np.minimum(CONTEXTS, longest)) - 1
     reader = WindowReader(model, span, segment, columns)
     with PartialLosses(path / "x.part") as kept:
@@ -52,9 +52,9 @@ def losses(model, path, progress=ignore, *, span=SPAN, segment=LONGEST, longest=
             POSITIONS,
             kept,
             longest=longest,
-            at_once=at_once,
             device=CPU,
             progress=progress,
+            **{"at_once": 4, **options},
         )
 
 
@@ -167,6 +167,21 @@ def test_interrupted_work_continues_and_gives_the_same_bits(stop, torn, tmp_path
     found = losses(model, tmp_path)
     assert np.array_equal(found, expected)
     assert read.rows == 12
+
+
+def test_losses_that_make_no_sense_end_the_reading_after_the_first_windows(tmp_path, monkeypatch):
+    model = SUBJECTS[0].build()
+    read = Counting(model, monkeypatch)
+    expected = losses(model, tmp_path / "straight")
+    whole, read.rows = read.rows, 0
+
+    def refuse(mean):
+        assert expected.min() < mean < expected.max()
+        raise UserError("wrong vocabulary?")
+
+    with pytest.raises(UserError, match="wrong vocabulary"):
+        losses(model, tmp_path, at_once=4, check=refuse)
+    assert read.rows == 4 < whole
 
 
 GRIDS = [((4, 8, 12), 4, 9), ((4, 8, 12), 2, 9), ((1, 2), 1, 5), ((5,), 3, 4), ((16, 256), 240, 3)]
