@@ -108,8 +108,9 @@ def experiments_at(paths: Sequence[Path]) -> list[ExperimentDirectory]:
         here = ExperimentDirectory(path)
         experiments = [here] if here.spec_file.is_file() else list(find_experiments(path))
         if not experiments:
+            absent = "" if path.exists() else ", as it does not exist"
             raise UserError(
-                f"{path}: no experiment found",
+                f"{path}: no experiment found{absent}",
                 "run one with `txlbench ablate`, or give the directory that holds its spec.yaml",
             )
         found += experiments
