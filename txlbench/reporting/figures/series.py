@@ -34,8 +34,9 @@ class LineFigure:
         colour = self._palette.colour(label)
         if (found["max"] > found["min"]).any():
             places = found.index.to_numpy()
+            shade = SHADE * min(1.0, 3 / len(self.names))  # many bands on another hide the lines
             self.axes.fill_between(
-                places, found["min"], found["max"], color=colour, alpha=SHADE, lw=0
+                places, found["min"], found["max"], color=colour, alpha=shade, lw=0
             )
         if with_markers:
             marker = self._palette.marker(label)
