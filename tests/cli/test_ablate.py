@@ -158,7 +158,7 @@ def test_an_interrupted_run_keeps_what_it_has(story):
 def test_the_next_call_completes_it(story):
     status, output, errors = story.second
     assert status == 0, errors
-    assert "1 runs, 1 at a time" in output
+    assert "1 run, 1 at a time" in output
     assert "trial (seed 1): finished" in output
     assert "MLflow" in output
     assert story.run.read_status().attempts == 2

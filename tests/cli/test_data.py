@@ -152,3 +152,8 @@ def test_no_verb_imports_torch_pandas_or_mlflow(folder):
     done = run("-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("verb", ["prepare", "show", "export"])
+def test_a_text_is_read_as_bytes_where_no_model_says_otherwise(verb):
+    assert "[default: byte]" in " ".join(call(verb, "--help").stdout.split())

@@ -93,7 +93,8 @@ def test_results_of_recl_too(laboratory: Laboratory) -> None:
     assert status == 0
     assert {path.name for path in Path("results/recl-1").iterdir()} >= {"recl.md", "figures"}
     assert "results/recl-1/figures/recl_loss.png" in printed
-    assert "command: txlbench figures" in Path("results/recl-1/recl.md").read_text()
+    page = Path("results/recl-1/recl.md").read_text()
+    assert "command: txlbench recl --models XL.npz; then txlbench figures" in page
     assert figures("results/recl-1")[1].startswith("results/recl-1/recl.csv")
 
 

@@ -80,6 +80,7 @@ BAD = {
         spec(), (*CALL, "--set", "lr=0.1"), ["--set lr", "did you mean 'train.lr'"],
     ),
     "schema of an unknown key": (nothing, ("schema", "train.tgt"), ["mean 'train.tgt_len'"]),
+    "schema of an unknown section": (nothing, ("schema", "trian"), ["did you mean 'train'"]),
     "text for a number": (spec({"train.tgt_len": "8"}), CALL, ["train.tgt_len", "'8'"]),
     "not finite": (spec({"train.lr": float("nan")}), CALL, ["train.lr", "nan", "finite"]),
     "tgt_len 0": (spec({"train.tgt_len": 0}), CALL, ["train.tgt_len", "0 found", "1"]),

@@ -67,7 +67,7 @@ def test_a_plain_line_tells_step_loss_speed_and_time_left(run):
     at_step(run, 2)
     look(screen)
     assert screen.lines == [
-        "1 runs, 1 at a time, 2 done before",
+        "1 run, 1 at a time, 2 done before",
         "trial (seed 1): step 2/12, train 2.000 bpc, 320 tokens/s, 0:01 left",  # 10 x 32 tokens
     ]
 

@@ -149,6 +149,10 @@ grid: {model.encoding: [xl, al-rfou]}
             "9: exclude.1.model.encoding: 'absolut' is not in the grid; did you mean 'absolute'?*",
         ),
         (
+            "exclude: [{model.encoding: xl}]",
+            "3: exclude.0.model.encoding: not a key of the grid; there is no grid; drop it",
+        ),
+        (
             "grid: {model.encoding: [xl]}\nexclude: [{model.encoding: xl}]",
             "4: exclude: leaves no row; drop an exclusion, or add rows",
         ),
@@ -215,8 +219,9 @@ def test_what_cannot_be_is_refused_in_one_line(text: str, message: str):
         ("grid=3", "--set grid: unknown key 'grid'; *"),
         ("train.lr=[", "--set train.lr:1: not YAML: *"),
         ("seeds.0=3", "--set: seeds.0: seeds is [1], not a section; drop .0"),
-        ("train.lrr=3", "*train.lrr: unknown key; did you mean 'lr'?*"),
-        ("train.lr=fast", "*train.lr: 'fast' found; *"),
+        ("train.lrr=3", "--set: train.lrr: unknown key; did you mean 'lr'?*"),
+        ("train.lr=fast", "--set: train.lr: 'fast' found; *"),
+        ("seeds=3", "--set: seeds: 3 found; *"),
     ],
 )
 def test_settings_that_cannot_be(override: str, message: str):

@@ -45,7 +45,7 @@ def test_everything_is_written_and_names_its_source(place):
     ]
     assert all(path.stat().st_size > 0 for path in written.paths)
     page = (place / "truth.md").read_text()
-    assert "Runs xl-1, xl-1; commit abc; command: typed" in page
+    assert "Runs xl-1, xl-1; commit abc; command: txlbench truth; then typed" in page
     assert (place / "truth.csv").read_text().splitlines()[1] == "memory 32,xl-1,2,32,0.0,32,1.0,0.8"
 
 

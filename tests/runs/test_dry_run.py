@@ -15,6 +15,7 @@ from tests.runs.in_process import run_suite
 from tests.runs.trial import execute_all, plan_of, snapshot, write_spec, write_text
 from txlbench.cli.experiments import ablate
 from txlbench.config.counting import checkpoint_bytes, resume_bytes, train_flops
+from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.runs.dry_run import changed_texts, check_space, cost_of, long_training
 from txlbench.runs.failure import readable
@@ -126,6 +127,15 @@ def test_the_dry_run_ends_with_what_training_takes(monkeypatch):
     assert "guess" not in last
     execute_all(plan_of()[1:])
     assert dry_run().splitlines()[-1] == "nothing to train"
+
+
+def test_the_size_of_a_text_is_known_once_it_is_prepared():
+    write_spec({"corpus.level": "char"})
+    assert dry_run().endswith("once the text is prepared (`txlbench data prepare`)\n")
+    (run,) = plan_of()
+    size = len(prepare(run.config.corpus).vocabulary)
+    flops = train_flops(run.config, size)
+    assert f"1 run to train: {flops:.1e} FLOPs" in dry_run()
 
 
 def test_the_paper_s_models_take_years_on_a_laptop(monkeypatch):

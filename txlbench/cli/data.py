@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from txlbench.cli.options import VerbGroup, level_option, verb
+from txlbench.cli.options import VerbGroup, corpus_level_option, verb
 from txlbench.config.base import Split, displayed
 from txlbench.config.catalogue import CORPORA, UNITS, Level
 from txlbench.config.run_config import CorpusConfig, corpus_named
@@ -61,7 +61,7 @@ def list_corpora() -> None:
     metavar="PATH",
     help="Uses this copy of the archive, or of its folder, instead of downloading it.",
 )
-@level_option
+@corpus_level_option
 def prepare(name: str, from_file: Path | None, level: Level | None) -> None:
     """Download and prepare a corpus unless it is prepared already, and print where it is."""
     corpus = _prepare(name, level, from_file)
@@ -71,7 +71,7 @@ def prepare(name: str, from_file: Path | None, level: Level | None) -> None:
 
 @verb("show", "txlbench data show enwiki-sample", "txlbench data show my-text.txt", group=data)
 @click.argument("name")
-@level_option
+@corpus_level_option
 def show(name: str, level: Level | None) -> None:
     """Show tokens, vocabulary, unigram loss, checksum and directory of a corpus."""
     corpus = _prepare(name, level)
@@ -116,7 +116,7 @@ def show(name: str, level: Level | None) -> None:
     required=True,
     help="File to write; an existing array is replaced, any other file is not.",
 )
-@level_option
+@corpus_level_option
 def export(name: str, split: Split, out: Path, level: Level | None) -> None:
     """Write the token ids of a split as a one-dimensional NumPy array."""
     import numpy as np

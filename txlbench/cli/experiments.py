@@ -173,7 +173,8 @@ def schema(key: str) -> None:
     keys = {each.name: each for each in documented_keys()}
     wanted = [name for name in keys if f"{name}.".startswith(f"{key}." if key else "")]
     if not wanted:
-        raise UserError(f"{key}: no such key", key_remedy(key, keys))
+        sections = dict.fromkeys(name.partition(".")[0] for name in keys)
+        raise UserError(f"{key}: no such key", key_remedy(key, keys if "." in key else sections))
     for name in wanted:
         each = keys[name]
         click.echo(f"{name}: {each.type}; {each.default}")

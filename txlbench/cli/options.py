@@ -64,10 +64,13 @@ format_option = click.option(
     show_default=True,
     help="Output format.",
 )
+UNIT_OF_A_TEXT = "Unit that a text is cut into."
+LEVELS = click.Choice(get_args(Level))
 level_option = click.option(
-    "--level",
-    type=click.Choice(get_args(Level)),
-    help="Unit that a text is cut into.  [default: as the model reads, else byte]",
+    "--level", type=LEVELS, help=f"{UNIT_OF_A_TEXT}  [default: as the model reads, else byte]"
+)
+corpus_level_option = click.option(
+    "--level", type=LEVELS, help=f"{UNIT_OF_A_TEXT}  [default: byte]"
 )
 corpus_option = click.option(
     "--corpus",

@@ -57,7 +57,9 @@ class ProgressDisplay:
     def start(self, waiting: Sequence[PlannedRun], finished: int, jobs: int) -> None:
         done = f", {finished} done before" if finished else ""
         self.say(
-            f"{len(waiting)} runs, {jobs} at a time{done}" if waiting else f"nothing to run{done}"
+            f"{len(waiting)} run{'s' * (len(waiting) > 1)}, {jobs} at a time{done}"
+            if waiting
+            else f"nothing to run{done}"
         )
         self._runs = {run.id: run for run in waiting}
         if self._console.is_terminal:

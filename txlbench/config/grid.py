@@ -6,7 +6,7 @@ Equal configurations share one run.
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,8 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
     raw: Raw = deepcopy(document.value)
     for override in overrides:
         _apply_override(raw, override)
+    given = (override.partition("=")[0] for override in overrides)
+    document = replace(document, overridden=frozenset(tuple(key.split(".")) for key in given))
     file = validate(ExperimentFile, raw, document)
     base = {key: raw[key] for key in BASE_KEYS if key in raw}
     if not (file.rows or file.grid):
@@ -261,7 +263,8 @@ def _check_exclusions(file: ExperimentFile, document: Document) -> None:
         for key, value in pattern.items():
             place: Keys = ("exclude", index, key)
             if key not in file.grid:
-                raise document.error(place, "not a key of the grid", suggestion(key, file.grid))
+                remedy = suggestion(key, file.grid) if file.grid else "there is no grid; drop it"
+                raise document.error(place, "not a key of the grid", remedy)
             if value not in file.grid[key]:
                 known = suggestion(str(value), map(str, file.grid[key]))
                 raise document.error(place, f"{value!r} is not in the grid", known)
@@ -291,12 +294,14 @@ def _resolve(
 def _pointing(document: Document, settings: Raw, keys: Keys) -> Document:
     """A document whose keys that the row sets, and the sections they are in, point at the row."""
     lines = dict(document.lines)
-    for dotted in settings:
+    own = {tuple(dotted.split(".")): dotted for dotted in settings}
+    for parts, dotted in own.items():
         place = document.lines.get((*keys, dotted), document.lines.get(keys))
         if place is not None:
-            parts = tuple(dotted.split("."))
             lines.update({parts[:end]: place for end in range(len(parts) + 1)})
-    return Document(document.source, document.value, lines)
+    return Document(
+        document.source, document.value, lines, overridden=document.overridden - own.keys()
+    )
 
 
 def _name_of(settings: Raw) -> str:

@@ -70,16 +70,20 @@ class Document:
         value: mappings, lists and scalars.
         lines: line number of each key path, from 1.
         texts: each scalar as it is written.
+        overridden: keys that `--set` has given in place of the file.
     """
 
     source: str
     value: Any
     lines: dict[Keys, int] = field(default_factory=dict)
     texts: dict[Keys, str] = field(default_factory=dict)
+    overridden: frozenset[Keys] = frozenset()
 
     def where(self, keys: Keys = ()) -> str:
-        """`file:line` of the longest known part of `keys`."""
+        """`--set`, or `file:line`, of the longest known part of `keys`."""
         for end in range(len(keys), -1, -1):
+            if keys[:end] in self.overridden:
+                return "--set"
             if keys[:end] in self.lines:
                 return f"{self.source}:{self.lines[keys[:end]]}"
         return self.source

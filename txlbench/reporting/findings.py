@@ -82,13 +82,15 @@ def report_finding(
     """Writes tables and figures beside the finding `path`.
 
     Args:
-        command: what the user typed, which tables and figures name.
+        command: what the user typed, which tables and figures name after what measured it.
         against: another bench.json, by whose speeds those of a bench.json are divided.
 
     Raises:
         UserError: if a file cannot be read or does not fit.
     """
-    record = read_finding(path, FINDINGS[path.name]).model_copy(update={"command": command})
+    record = read_finding(path, FINDINGS[path.name])
+    commands = dict.fromkeys(each for each in (record.command, command) if each)
+    record = record.model_copy(update={"command": "; then ".join(commands)})
     other = None if against is None else read_finding(against, BenchRecord)
     try:
         return _write(path.with_suffix(""), _present(record, path.parent, other), look or Look())

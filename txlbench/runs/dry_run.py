@@ -74,7 +74,8 @@ class Cost:
             return "nothing to train"
         count = f"{self.runs} run{'s' * (self.runs > 1)} to train"
         if self.flops is None or self.disk is None:
-            return f"{count}; time and disk space are known once the corpus is prepared"
+            unknown = "time and disk space are known once the text is prepared"
+            return f"{count}; {unknown} (`txlbench data prepare`)"
         time = "time unknown until a run is trained"
         if self.seconds is not None:
             guess = f" (a guess: {CPU_FLOPS_A_SECOND / 1e9:.0f} GFLOP/s a core)"

@@ -17,7 +17,7 @@ from txlbench.config.catalogue import CORPORA
 from txlbench.config.counting import checkpoint_bytes, parameters, train_flops, train_targets
 from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.measurements import Measurement, all_measurements
-from txlbench.config.run_config import EvaluateConfig, RunConfig
+from txlbench.config.run_config import CorpusConfig, EvaluateConfig, RunConfig
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory, find_experiments
 from txlbench.records.run_directory import RunDirectory
@@ -259,16 +259,23 @@ def _describe(run: PlannedRun, speed: float | None, stale: str) -> PlanEntry:
 
 
 def vocabulary_size(run: PlannedRun) -> int | None:
-    """From the catalogue, the level, or what an earlier attempt noted; None if unknown."""
+    """From the catalogue, the level, an earlier attempt or the prepared text; None if unknown."""
     corpus = run.config.corpus
     if corpus.path is None and CORPORA[corpus.name].vocabulary_size is not None:
         return CORPORA[corpus.name].vocabulary_size
     if corpus.resolved_level == "byte":
         return 256
     try:
-        return run.directory.read_facts().corpus.vocabulary_size
+        return run.directory.read_facts().corpus.vocabulary_size or _prepared_size(corpus)
     except UserError:  # said elsewhere
         return None
+
+
+def _prepared_size(corpus: CorpusConfig) -> int | None:
+    from txlbench.data.prepare import find_prepared  # only for a text of one's own: loads numpy
+
+    prepared = find_prepared(corpus)
+    return None if prepared is None else len(prepared.vocabulary)
 
 
 def _flops_a_second(run: PlannedRun) -> float | None:
