@@ -77,3 +77,9 @@ def test_wrong_input_is_one_line():
         txlbench.load("quick/Transformr-XL")
     with pytest.raises(txlbench.UserError, match="nowhere: no experiment here"):
         txlbench.results("nowhere")
+    with pytest.raises(txlbench.UserError, match="--tgt-len: -3 found; give at least 1"):
+        txlbench.evaluate(MODEL, tgt_len=-3)
+    with pytest.raises(txlbench.UserError, match="--attention-lengths: 0 found; give at least 1"):
+        txlbench.evaluate(MODEL, attention_lengths=(8, 0))
+    with pytest.raises(txlbench.UserError, match="--models: a group without a model; name at"):
+        txlbench.recl()

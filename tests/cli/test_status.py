@@ -121,7 +121,7 @@ def test_prune_lists_what_no_result_needs_and_deletes_it_when_told_to(runs):
     assert all(path.exists() for path in spare)
     assert pruned("results/trial", "--yes")[-1].endswith(" deleted")
     assert not any(path.exists() for path in spare)
-    assert pruned() == ["0 bytes can be deleted with --yes"]
+    assert pruned() == ["nothing to delete"]
     assert any("finished" in line for line in shown())
     assert (runs[0].checkpoints / "last.pt").exists()
 

@@ -65,7 +65,8 @@ def prune(directories: tuple[Path, ...], yes: bool) -> None:
         click.echo(f"{spare.path}: {decimal(spare.size)}, {spare.reason}")
         if yes:
             spare.delete()
-    click.echo(f"{total} deleted" if yes else f"{total} can be deleted with --yes")
+    done = f"{total} deleted" if yes else f"{total} can be deleted with --yes"
+    click.echo(done if found else "nothing to delete")
 
 
 Made = tuple[tuple[Path, ...], tuple[str, ...]]

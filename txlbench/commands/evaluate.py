@@ -61,6 +61,16 @@ class EvalRequest:
     device: str = "auto"
     checkpoint: str = "best"
 
+    def __post_init__(self) -> None:
+        least = {"batch_size": 1, "tgt_len": 1, "mem_len": 0, "clamp_len": 0}
+        given = [(name, getattr(self, name), bound) for name, bound in least.items()]
+        given += [("attention_lengths", length, 1) for length in self.attention_lengths]
+        for name, value, bound in given:
+            if value is not None and value < bound:
+                raise UserError(
+                    f"--{name.replace('_', '-')}: {value} found", f"give at least {bound}"
+                )
+
 
 @dataclass(frozen=True)
 class EvalResult:

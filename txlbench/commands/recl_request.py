@@ -59,6 +59,8 @@ class ReclRequest:
     command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))
 
     def __post_init__(self) -> None:
+        if not all(self.groups):
+            raise UserError("--models: a group without a model", "name at least one")
         if not 0 < self.threshold < 1:  # NaN passes other comparisons
             raise UserError(f"--threshold {self.threshold}", "give a number between 0 and 1")
         given = self.contexts
