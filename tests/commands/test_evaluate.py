@@ -31,6 +31,13 @@ def asked(run, **settings):
     return answer
 
 
+def test_what_was_scored_is_named():
+    Path("other.txt").write_text("another text of some words " * 20)
+    run = run_of()
+    assert asked(run).text.place == "test of mine"
+    assert asked(run, corpus="other.txt").text.place == "all of other"
+
+
 def test_a_run_scores_what_its_own_evaluation_scored():
     run = run_of({"evaluate.tokens": None})
     summary = run.read_summary().content["results"][0]

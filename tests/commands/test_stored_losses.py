@@ -79,6 +79,7 @@ def test_losses_are_those_of_the_runs_model_on_its_own_corpus(settings, longest)
     assert found.contexts.tolist() == [4, 8, 16]
     assert len(found.positions) == 20
     assert (found.corpus, found.split) == (corpus.checksum, "test")
+    assert found.settings["corpus"] == "mine"
     assert found.vocabulary == corpus.vocabulary.fingerprint
     half = settings.get("train.loss") == "half"
     assert found.settings["untrained_contexts"] == ([4] if half else [])

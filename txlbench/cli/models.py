@@ -114,6 +114,8 @@ def _plain(result: "EvalResult") -> dict[str, object]:
         "loss": scored.loss,
         **{unit: displayed(scored.loss, unit) for unit in text.units},
         "model": result.model,
+        "corpus": text.name,
+        "corpus_checksum": text.checksum,
         "unknown": text.unknown,
         "tokens": scored.tokens,
         "dropped": scored.dropped,
@@ -158,7 +160,7 @@ def _sentence(result: "EvalResult") -> str:
     settings.append("exact" if how.exact else f"{scored.cold_starts} cold starts")
     unknown = f", {text.unknown / len(text.ids):.1%} of the text <unk>" if text.unknown else ""
     return (
-        f"{numbers} ({scored.loss:.6f} nats) on {scored.tokens:,} tokens of {text.split}, "
+        f"{numbers} ({scored.loss:.6f} nats) on {scored.tokens:,} tokens of {text.place}, "
         f"{scored.dropped} dropped{unknown}: {', '.join(settings)}, batch {how.batch_size}, "
         f"{scored.dtype}"
     )

@@ -118,6 +118,7 @@ def _settings(
         "checkpoint": ref.checkpoint,
         "memory_reset": train.memory_reset if train else None,
         "untrained_contexts": [int(c) for c in contexts if c <= untrained],
+        "corpus": text.name,
         "unit": text.units[0],
         "unk_share": round(text.unknown / len(text.ids), 4) if text.unknown else None,
         "dtype": dtype_name(loaded.model) if isinstance(loaded.model, LanguageModel) else None,

@@ -43,6 +43,11 @@ class ScoredText:
         return ("bpc", "ppl") if self.level is None else (UNITS[self.level],)
 
     @property
+    def place(self) -> str:
+        """The split, and the corpus where there is one."""
+        return f"{self.split} of {self.name}" if self.name else self.split
+
+    @property
     def warning(self) -> str | None:
         """The share of unknown tokens in a sentence; None if there are none."""
         if not self.unknown:
