@@ -268,7 +268,7 @@ def test_refusals_are_one_line_with_place_value_and_remedy(text: str, message: s
 def test_corpora_that_cannot_be(corpus: str, message: str):
     with pytest.raises(UserError) as caught:
         experiment("", f"corpus={corpus}")
-    assert_matches(str(caught.value), f"trial.yaml:2: corpus: {message}")
+    assert_matches(str(caught.value), f"--set: corpus: {message}")
 
 
 def test_corpus_names_are_safe_as_directories():
