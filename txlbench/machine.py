@@ -127,11 +127,12 @@ def own_device(name: str) -> "torch.device":
     return torch.device(choose_devices(name, 1, 1).names[0])
 
 
-WAITING = {"GOMP_SPINCOUNT": "500", "KMP_BLOCKTIME": "1"}
+WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 """How long idle OpenMP threads spin before they sleep: loops (GNU), milliseconds (LLVM, Intel).
 
 By default they spin for milliseconds at every small operation, which on a busy machine takes the
-cores from the threads that are waited for.
+cores from the threads that are waited for. Much shorter spins cost quiet speed: with 500 training
+ran at 0.55 and generation at 0.3 of it, with 20,000 at all of it (tests/benchmarks/under_load.py).
 """
 
 
