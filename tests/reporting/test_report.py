@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.reporting.drawings import read, texts
 from tests.reporting.laboratory import COMMIT, Laboratory, append_line, quality
-from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.schema import RunState
-from txlbench.reporting.experiment_results import Results, read_results
 from txlbench.reporting.figures import attention_length, learning_curves, losses
 from txlbench.reporting.figures import losses as rows_figure
-from txlbench.reporting.figures.style import COLOURS, Drawing, Palette, style
+from txlbench.reporting.figures.style import COLOURS, Palette, style
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.report import FIGURES, draw_all, report
 
@@ -20,18 +19,6 @@ from txlbench.reporting.report import FIGURES, draw_all, report
 @pytest.fixture
 def laboratory(tmp_path: Path) -> Laboratory:
     return Laboratory(tmp_path / "results")
-
-
-def read(directory: ExperimentDirectory) -> tuple[Results, Palette]:
-    results = read_results(directory)
-    return results, Palette(results.labels)
-
-
-def texts(drawing: Drawing | None) -> str:
-    assert drawing is not None
-    axes = drawing.figure.axes[0]
-    labels = [text.get_text() for text in (*axes.texts, *axes.get_yticklabels())]
-    return "\n".join([*labels, axes.get_xlabel(), axes.get_ylabel()])
 
 
 def test_files_are_reproducible_and_name_runs_commit_and_command(laboratory: Laboratory) -> None:

@@ -2,12 +2,11 @@
 
 import numpy as np
 
+from tests.reporting.drawings import read
 from tests.reporting.laboratory import Laboratory
-from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.reporting.experiment_results import Results, read_results
+from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.figures import attention_length
 from txlbench.reporting.figures.attention_length import sweep_frame
-from txlbench.reporting.figures.style import Palette
 
 
 def test_sweep_says_what_is_extrapolated(laboratory: Laboratory) -> None:
@@ -15,11 +14,6 @@ def test_sweep_says_what_is_extrapolated(laboratory: Laboratory) -> None:
     beyond = frame[frame["extrapolated"]]
     assert set(beyond["label"]) == {"absolute"}
     assert set(beyond["attention_length"]) == {32, 64}
-
-
-def read(directory: ExperimentDirectory) -> tuple[Results, Palette]:
-    results = read_results(directory)
-    return results, Palette(results.labels)
 
 
 def test_extrapolation_is_dashed(laboratory: Laboratory) -> None:

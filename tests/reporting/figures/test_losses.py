@@ -2,25 +2,12 @@
 
 import numpy as np
 
+from tests.reporting.drawings import read
 from tests.reporting.laboratory import Laboratory, quality
-from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.reporting.experiment_results import Results, read_results
+from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.figures import losses
 from txlbench.reporting.figures import losses as rows_figure
 from txlbench.reporting.figures.losses import positions_frame
-from txlbench.reporting.figures.style import Drawing, Palette
-
-
-def read(directory: ExperimentDirectory) -> tuple[Results, Palette]:
-    results = read_results(directory)
-    return results, Palette(results.labels)
-
-
-def texts(drawing: Drawing | None) -> str:
-    assert drawing is not None
-    axes = drawing.figure.axes[0]
-    labels = [text.get_text() for text in (*axes.texts, *axes.get_yticklabels())]
-    return "\n".join([*labels, axes.get_xlabel(), axes.get_ylabel()])
 
 
 def test_positions_leave_out_what_was_not_scored(laboratory: Laboratory) -> None:
