@@ -39,17 +39,22 @@ HEAVY = {
     "matplotlib": {"reporting"},
     "mlflow": {"tracking"},
     "ray": {"runs"},
+    "submitit": {"runs"},
+    "transformers": {"models", "commands"},
+    "lm_eval": {"commands"},
     "click": {"cli"},
     "rich": {"cli", "data", "api"},
 }
 """The parts that may import a library at all."""
 
-ONE_FILE = ["mlflow", "ray"]
+ONE_FILE = ["mlflow", "ray", "submitit"]
 LAZY = {
     "numpy": {"seeding", "cli"},
     "torch": {"seeding", "machine"},
     "rich": {"data", "api"},
     "pandas": {"api"},
+    "transformers": {"models", "commands"},
+    "lm_eval": {"commands"},
 }
 """Parts that may import a library inside functions only, so that the command line is quick."""
 
@@ -116,7 +121,7 @@ TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in MODULES.v
 IMPORTS = [found for file, tree in TREES.items() for found in _imports_below(tree, file)]
 LINES = {name: len(file.read_text(encoding="utf-8").splitlines()) for name, file in MODULES.items()}
 
-MOST_MODULES = 140
+MOST_MODULES = 190
 MEDIAN_LINES = (110, 180)
 FEWEST_LINES = 40
 """A shorter module needs more than one importer."""
