@@ -7,6 +7,7 @@ from tests.runs.trial import write_text
 from txlbench.commands import publish
 from txlbench.reporting import report
 from txlbench.runs import ablation
+from txlbench.runs.executors import choose
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +22,6 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def one_process(monkeypatch):
     """Whole ablations start no process, and draw no figures, which take a second each time."""
-    monkeypatch.setattr(ablation, "ProcessPool", OneProcess)
+    monkeypatch.setattr(choose, "ProcessPool", OneProcess)
     monkeypatch.setattr(ablation, "MirrorProcess", NoMirror)
     monkeypatch.setattr(report, "draw_all", lambda *_: ())

@@ -14,7 +14,7 @@ class OneProcess:
     """Runs jobs one after the other in this process, and records failures as a worker does."""
 
     def __init__(self, devices, environment):
-        self.devices = devices
+        self.at_once = devices.jobs
 
     def run(self, jobs, ended, tick):
         for job in jobs:

@@ -1,7 +1,7 @@
 """The ablation as a whole: what is run, what is left alone, and what is said of it.
 
-Runs are executed in this process here; `test_pool` has real ones, and the tests of the command
-line have all of it together.
+Runs are executed in this process here; `test_process_pool` has real ones, and the tests of the
+command line have all of it together.
 
 An experiment file that was edited half-way: what begins anew, and why.
 """

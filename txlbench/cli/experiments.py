@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from txlbench.cli.options import count_option, device_option, format_option, out_option, verb
+from txlbench.cli.options import (
+    count_option,
+    device_option,
+    format_option,
+    launch_options,
+    out_option,
+    verb,
+)
 
 if TYPE_CHECKING:
     from txlbench.commands.check import Checked
     from txlbench.reporting.table import Table
+    from txlbench.runs.executors.executor import Launcher
     from txlbench.runs.plan import PlanEntry, Request
 
 
@@ -44,7 +52,15 @@ if TYPE_CHECKING:
     "--keep-going", is_flag=True, help="Goes on although the first two runs failed in one way."
 )
 @click.option("--retry", is_flag=True, help="Trains failed and diverged runs again.")
-def ablate(dry_run: bool, format_: str, **options: Any) -> int:
+@launch_options
+def ablate(
+    dry_run: bool,
+    format_: str,
+    launcher: "Launcher",
+    address: str | None,
+    resources: tuple[str, ...],
+    **options: Any,
+) -> int:
     """Train and measure every row of the experiment file SPEC.
 
     A row is one configuration, trained once for each seed. Finished runs are skipped and
@@ -52,9 +68,10 @@ def ablate(dry_run: bool, format_: str, **options: Any) -> int:
     row's loss in the regime it was trained in ("init") and at its best attention length ("best").
     --format is that of --dry-run.
     """
+    from txlbench.runs.executors.executor import Launch
     from txlbench.runs.plan import Request
 
-    request = Request(**options)
+    request = Request(launch=Launch.of(launcher, address, resources), **options)
     if dry_run:
         return _show_plan(request, format_)
     return _ablate(request)

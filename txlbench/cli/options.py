@@ -98,6 +98,36 @@ force_option = click.option(
 )
 
 
+def launch_options(function: FunctionT) -> FunctionT:
+    """--launcher, --address and --resource."""
+    for option in reversed(
+        (
+            click.option(
+                "--launcher",
+                type=click.Choice(["process", "ray", "slurm"]),
+                default="process",
+                show_default=True,
+                help="What starts runs: processes of this machine, a Ray cluster, or Slurm.",
+            ),
+            click.option(
+                "--address",
+                metavar="ADDRESS",
+                help="Address of the Ray cluster.  [default: one that runs here, else a local one]",
+            ),
+            click.option(
+                "--resource",
+                "resources",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="What each run takes on a cluster: cpus, gpus, memory; also what else the "
+                "launcher knows, as partition with Slurm. May be repeated.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
 def out_option(
     what: str, default: Path | None = None, instead: str = ""
 ) -> Callable[[FunctionT], FunctionT]:

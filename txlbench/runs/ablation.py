@@ -14,12 +14,13 @@ from txlbench.config.model import clusters_of
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
 from txlbench.errors import ExitStatus, UserError
-from txlbench.machine import Devices, choose_devices
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import claimed, set_aside
 from txlbench.records.schema import RunState
 from txlbench.reporting.report import report
 from txlbench.runs.dry_run import check_space, long_training
+from txlbench.runs.executors.choose import open_executor
+from txlbench.runs.executors.executor import Executor
 from txlbench.runs.job import Job
 from txlbench.runs.merge import copy_run
 from txlbench.runs.mirror_process import MirrorProcess
@@ -32,7 +33,6 @@ from txlbench.runs.plan import (
     trained_elsewhere,
     with_evaluation,
 )
-from txlbench.runs.pool import ProcessPool
 from txlbench.runs.status import changed_runs
 from txlbench.runs.work_queue import WorkQueue
 from txlbench.tracking.backlog import nothing_to_deliver, where_to_look
@@ -91,24 +91,23 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
     for run in whole:
         _set_stale_aside(run, corpora[run.id], watcher)
     todo = _choose(whole, request, watcher)
-    devices = choose_devices(
-        request.device, request.jobs, len(experiment.runs()), request.threads, todo=len(todo)
-    )
     sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
-    check_space(directory.path, todo, sizes, devices.jobs)
-    _make_directory(directory)
-    for line in changed_runs(whole, directory):
-        watcher.warn(line)
-    directory.write_spec(experiment)
-    for run in todo:
-        _copy_from_elsewhere(run, corpora[run.id], watcher)
-    todo = [run for run in todo if run.need() is not Need.NOTHING]
-    if todo:
-        directory.add_commands([request.command])
-    with MirrorProcess(directory) as mirror:
+    with (
+        open_executor(request, len(experiment.runs()), len(todo)) as executor,
+        MirrorProcess(directory) as mirror,
+    ):
+        check_space(directory.path, todo, sizes, executor.at_once)
+        _make_directory(directory)
+        for line in changed_runs(whole, directory):
+            watcher.warn(line)
+        directory.write_spec(experiment)
+        for run in todo:
+            _copy_from_elsewhere(run, corpora[run.id], watcher)
+        todo = [run for run in todo if run.need() is not Need.NOTHING]
         if todo:
+            directory.add_commands([request.command])
             mirror.follow()
-        _run(plan, todo, devices, request.keep_going, watcher)
+        _run(plan, todo, executor, request.keep_going, watcher)
         written = report(directory, request.command)
         if not nothing_to_deliver(directory.path):
             mirror.follow()
@@ -221,7 +220,7 @@ def _choose(plan: list[PlannedRun], request: Request, watcher: Watcher) -> list[
 def _run(
     plan: list[PlannedRun],
     todo: list[PlannedRun],
-    devices: Devices,
+    executor: Executor,
     keep_going: bool,
     watcher: Watcher,
 ) -> None:
@@ -241,11 +240,10 @@ def _run(
             watcher.warn(f"{run.title}: {note}")
         return common.allows_more(run, state)
 
-    watcher.start(todo, finished, devices.jobs)
-    pool = ProcessPool(devices, os.environ)
+    watcher.start(todo, finished, executor.at_once)
     try:
         while queue.wait(watcher.tick):
-            pool.run(queue.jobs(), ended, watcher.tick)
+            executor.run(queue.jobs(), ended, watcher.tick)
             if common.was_met:
                 break
     finally:

@@ -22,6 +22,7 @@ from txlbench.errors import UserError
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory, find_experiments
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
+from txlbench.runs.executors.executor import Launch
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Request:
         threads: CPU threads of each run; None for its share of the cores.
         keep_going: go on although the first two runs failed alike.
         retry: run failed and diverged runs again.
+        launch: where runs go, and what each takes.
         command: what was typed, for tables and figures.
     """
 
@@ -49,6 +51,7 @@ class Request:
     threads: int | None = None
     keep_going: bool = False
     retry: bool = False
+    launch: Launch = field(default_factory=Launch)
     command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))
 
 

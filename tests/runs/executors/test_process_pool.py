@@ -10,10 +10,10 @@ import pytest
 from tests.runs.trial import plan_of, prepared_job, stopping_after, write_spec, write_text
 from txlbench.machine import Devices, cores
 from txlbench.records.schema import RunState
-from txlbench.runs.pool import ProcessPool
+from txlbench.runs.executors.process_pool import ProcessPool
 from txlbench.runs.train_run import execute
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECONDS = 150
 
 

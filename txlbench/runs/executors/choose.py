@@ -1,0 +1,49 @@
+"""The executor that an ablation asks for, open as long as its runs go on.
+
+A launcher's library is imported here only if it is asked for.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from txlbench.errors import UserError
+from txlbench.machine import choose_devices
+from txlbench.runs.executors.executor import Executor
+from txlbench.runs.executors.process_pool import ProcessPool
+from txlbench.runs.plan import Request
+
+
+@contextmanager
+def open_executor(request: Request, runs: int, todo: int) -> Iterator[Executor]:
+    """The executor of `request.launch`, connected inside; where nothing is to be done, no cluster.
+
+    Args:
+        runs: runs of the whole experiment, from which the default number of threads follows.
+        todo: runs that are to be done.
+
+    Raises:
+        UserError: if the device, the cluster or the launcher's library is not there.
+    """
+    launcher = request.launch.launcher if todo else "process"
+    if launcher == "process":
+        devices = choose_devices(request.device, request.jobs, runs, request.threads, todo=todo)
+        yield ProcessPool(devices, os.environ)
+        return
+    _check_extra(launcher)
+    if launcher == "ray":
+        raise UserError("--launcher ray: not there yet", "use --launcher process")
+    raise UserError("--launcher slurm: not there yet", "use --launcher process")
+
+
+LIBRARIES = {"ray": "ray", "slurm": "submitit"}
+"""What a launcher needs, which the extra of the launcher's name installs."""
+
+
+def _check_extra(launcher: str) -> None:
+    if find_spec(LIBRARIES[launcher]) is None:
+        raise UserError(
+            f"--launcher {launcher}: {LIBRARIES[launcher]} is not installed",
+            f"pip install 'txlbench[{launcher}]'",
+        )
