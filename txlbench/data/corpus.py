@@ -86,6 +86,17 @@ class Corpus:
             raise UserError(f"{path}: id {largest} of {size} symbols", _remedy(self.directory))
         return ids
 
+    def text(self, split: Part) -> bytes:
+        """Returns the text of `split`: the source's bytes at byte level, else UTF-8.
+
+        Characters and words are what the ids stand for, joined: CRLF is LF, words stand between
+        single spaces, and what the vocabulary lacks is `<unk>`.
+        """
+        symbols, ids = self.vocabulary.symbols, self.ids(split)
+        if self.level == "byte":
+            return np.array([ord(symbol) for symbol in symbols], dtype=np.uint8)[ids].tobytes()
+        return self.vocabulary.decode(ids).encode()
+
     @property
     def unk_share(self) -> dict[Split, float]:
         """The share of `<unk>` among the tokens of each split."""

@@ -9,7 +9,6 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -21,55 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from txlbench.errors import UserError
-
-
-@dataclass(frozen=True)
-class Windows:
-    """W windows in order of start, and the E losses that they give.
-
-    By causality a window that starts at p without memory gives the loss at context c on token
-    p + c, for every c at once.
-
-    Attributes:
-        starts: [W], index of each window's first token.
-        offsets: [W + 1]; window w gives the losses offsets[w] to offsets[w + 1].
-        contexts: [E], the context of each loss.
-        order: [E], the place of each loss in the flat [C, T] array.
-    """
-
-    starts: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    contexts: NDArray[np.int64]
-    order: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, contexts: NDArray[np.int64], positions: NDArray[np.int64]) -> "Windows":
-        """The windows of all pairs of a context and a position.
-
-        On an even grid whose step s divides the differences of contexts they are as few as
-        T + (longest - shortest) / s.
-        """
-        starts_E = (positions[None, :] - contexts[:, None]).ravel()
-        order = np.argsort(starts_E, kind="stable")
-        starts, counts = np.unique(starts_E, return_counts=True)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        return cls(starts, offsets, np.repeat(contexts, len(positions))[order], order)
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def losses_of(self, first: int, end: int) -> slice:
-        """The losses that windows [first, end) give."""
-        return slice(int(self.offsets[first]), int(self.offsets[end]))
-
-    def rows_of(self, first: int, end: int) -> NDArray[np.int64]:
-        """The window of each of those losses, counted from `first`."""
-        return np.repeat(np.arange(end - first), np.diff(self.offsets[first : end + 1]))
-
-    def whole(self, losses: int) -> int:
-        """The number of windows that the first `losses` losses complete."""
-        return int(np.searchsorted(self.offsets, losses, side="right")) - 1
-
+from txlbench.evaluation.windows import Windows
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -189,11 +140,33 @@ def context_losses(
     usable = contexts if longest is None else np.minimum(contexts, longest)
     distinct = np.unique(usable)
     windows = Windows.of(distinct, positions)
+    losses = window_losses(
+        model, ids, windows, kept, at_once=at_once, device=device, progress=progress, check=check
+    )
+    return losses.reshape(distinct.size, positions.size)[np.searchsorted(distinct, usable)]
+
+
+def window_losses(
+    model: WindowModel,
+    ids: NDArray[Any],
+    windows: Windows,
+    kept: PartialLosses,
+    *,
+    at_once: int = 1,
+    device: torch.device,
+    progress: Progress,
+    check: Callable[[float], None] | None = None,
+) -> NDArray[np.float32]:
+    """Losses [E] in nats that `windows` give, in the order of the flat [C, T] array.
+
+    Args:
+        check: is given the mean loss of the first windows, as in `context_losses`.
+    """
     read = partial(_read, model, ids, windows, device)
     _read_all(read, windows, at_once, device, kept, progress, check)
-    losses = np.empty(distinct.size * positions.size, dtype=np.float32)
+    losses = np.empty(len(windows.order), dtype=np.float32)
     losses[windows.order] = kept.read()
-    return losses.reshape(distinct.size, positions.size)[np.searchsorted(distinct, usable)]
+    return losses
 
 
 def _read_all(
@@ -230,10 +203,14 @@ def _read(
 ) -> NDArray[np.float32]:
     """The losses that windows [first, end) give, in their order."""
     first, end = part
-    columns = windows.contexts[windows.losses_of(first, end)] - 1
+    chosen = windows.losses_of(first, end)
+    contexts, lengths = windows.contexts[chosen], windows.lengths[chosen]
     # Windows that need less are read on to the same length; what comes later changes nothing.
-    places = windows.starts[first:end, None] + np.arange(int(columns.max()) + 2)
+    places = windows.starts[first:end, None] + np.arange(int((contexts + lengths).max()))
     tokens_BT = torch.from_numpy(ids[np.minimum(places, len(ids) - 1)].astype(np.int64)).to(device)
     losses_BT = model.token_losses(tokens_BT).float().cpu().numpy()
-    found: NDArray[np.float32] = losses_BT[windows.rows_of(first, end), columns]
-    return found
+    begins = np.cumsum(lengths) - lengths  # of each target among the losses of all their tokens
+    columns = np.repeat(contexts - 1 - begins, lengths) + np.arange(int(lengths.sum()))
+    rows = np.repeat(windows.rows_of(first, end), lengths)
+    sums: NDArray[np.float64] = np.add.reduceat(losses_BT[rows, columns].astype(np.float64), begins)
+    return sums.astype(np.float32)

@@ -83,7 +83,11 @@ def count_windows(contexts: NDArray[np.int64], positions: NDArray[np.int64]) -> 
 
 
 def choose_positions(
-    length: int, contexts: Sequence[int], count: int | None, period: int = 1
+    length: int,
+    contexts: Sequence[int],
+    count: int | None,
+    period: int = 1,
+    unit: str = "tokens",
 ) -> Positions:
     """`count` tokens of a split, each with at least the longest context before it.
 
@@ -96,6 +100,7 @@ def choose_positions(
         contexts: ascending, each at least 1.
         count: None for `USUAL_COUNT`, or as many as there are.
         period: the step has no divisor in common with it, so that the tokens are of every kind.
+        unit: what the text is counted in, for messages.
 
     Raises:
         UserError: if the split has fewer such tokens.
@@ -104,14 +109,14 @@ def choose_positions(
     available = length - longest
     if available < 1:
         raise UserError(
-            f"--contexts: {longest} is beyond the split, which has {length:,} tokens",
+            f"--contexts: {longest} is beyond the split, which has {length:,} {unit}",
             "choose shorter contexts or another split",
         )
     if count is None:
         count = min(USUAL_COUNT, available)
     if count > available:
         raise UserError(
-            f"--tokens {count}: only {available:,} tokens of the split have {longest} predecessors",
+            f"--tokens {count}: only {available:,} {unit} of the split have {longest} predecessors",
             f"use at most {available}",
         )
     shared = math.gcd(*(longest - context for context in contexts))  # 0 for one context: any step
