@@ -1,0 +1,116 @@
+"""A pretrained causal language model that gives the losses of windows of tokens.
+
+A window is read in one pass and without a cache, so what transformers does between segments is of
+no account. Logits come from the model's own forward pass, since some models scale or cap them after
+their output matrix (Gemma 2, Cohere, Granite), and only where they count.
+"""
+
+import inspect
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from txlbench.errors import UserError
+from txlbench.models.interface import DTYPE_NAMES
+
+LOGITS = {"cpu": 2**25, "cuda": 2**29}
+"""Logits computed at once by type of device: the largest tensor of a large vocabulary."""
+TOKENS = {"cpu": 2**10, "cuda": 2**15}
+"""Tokens read at once, on a CPU for each thread."""
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 1.0}
+"""Nats by which a loss may change when the window is cut to its context: rounding of products."""
+
+
+@dataclass(frozen=True, eq=False)
+class CausalModel:
+    """A model of transformers in evaluation mode, as a `WindowModel`.
+
+    Attributes:
+        network: of transformers.
+        bos: the id that begins every window and does not count as context; None without one.
+        columns: places in a window whose losses are computed, ascending; the others are NaN.
+            None for all.
+    """
+
+    network: nn.Module
+    bos: int | None = None
+    columns: NDArray[np.int64] | None = None
+
+    def at(self, columns: NDArray[np.int64]) -> "CausalModel":
+        """The same model that computes the losses at `columns` only."""
+        return replace(self, columns=columns)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format of its weights."""
+        return next(self.network.parameters()).dtype
+
+    @property
+    def dtype_name(self) -> str:
+        """The number format as records tell it."""
+        return DTYPE_NAMES[self.dtype]
+
+    @property
+    def picks_logits(self) -> bool:
+        """Whether its forward pass computes logits at chosen places only."""
+        return "logits_to_keep" in inspect.signature(self.network.forward).parameters
+
+    def windows_at_once(self, length: int, vocabulary_size: int, device: torch.device) -> int:
+        """How many windows of `length` tokens to read side by side."""
+        tokens, logits = (limit.get(device.type, limit["cuda"]) for limit in (TOKENS, LOGITS))
+        places = len(self.columns) if self.columns is not None and self.picks_logits else length
+        return max(1, min(tokens // length, logits // (places * vocabulary_size)))
+
+    @torch.no_grad()
+    def token_losses(self, tokens_BT: Tensor) -> Tensor:
+        """See `WindowModel.token_losses`; float32."""
+        rows, length = tokens_BT.shape[0], tokens_BT.shape[1] - 1
+        wanted = np.arange(length) if self.columns is None else self.columns
+        places_C = torch.from_numpy(wanted[wanted < length]).to(tokens_BT.device)
+        logits_BCV = self._logits(tokens_BT[:, :-1], places_C)
+        targets_BC = tokens_BT[:, 1:][:, places_C]
+        losses_N = F.cross_entropy(
+            logits_BCV.flatten(0, 1).float(), targets_BC.flatten(), reduction="none"
+        )
+        losses_BT = torch.full((rows, length), torch.nan, device=tokens_BT.device)
+        losses_BT[:, places_C] = losses_N.view(rows, -1)
+        return losses_BT
+
+    def _logits(self, inputs_BT: Tensor, places_C: Tensor) -> Tensor:
+        """Logits [B, C, V] after the inputs at `places_C`."""
+        if self.bos is not None:
+            first_B1 = inputs_BT.new_full((len(inputs_BT), 1), self.bos)
+            inputs_BT, places_C = torch.cat([first_B1, inputs_BT], dim=1), places_C + 1
+        if self.picks_logits:
+            given = self.network(input_ids=inputs_BT, use_cache=False, logits_to_keep=places_C)
+            logits_BCV: Tensor = given.logits
+            return logits_BCV
+        every_BTV: Tensor = self.network(input_ids=inputs_BT, use_cache=False).logits
+        return every_BTV[:, places_C]
+
+    def one_pass_difference(self, tokens_T: Tensor) -> float:
+        """The most that a loss changes, in nats, when a window is cut to its context.
+
+        Compares a window of T tokens with its first tokens alone, in two lengths.
+        """
+        length = len(tokens_T) - 1
+        contexts = np.unique([max(1, length // 4), max(1, length // 2)])
+        reader = self.at(contexts - 1)
+        whole_C = reader.token_losses(tokens_T[None])[0, contexts - 1]
+        alone = [reader.token_losses(tokens_T[None, : c + 1])[0, c - 1] for c in contexts.tolist()]
+        return float((torch.stack(alone) - whole_C).abs().max())
+
+    def check_one_pass(self, tokens_T: Tensor, reference: str) -> float:
+        """Refuses (UserError) a model of which one window does not give all contexts."""
+        difference = self.one_pass_difference(tokens_T)
+        if not difference <= TOLERANCE[self.dtype]:
+            raise UserError(
+                f"{reference}: a loss changes by {difference:.2g} nats with what comes after the "
+                "token, so one window does not give all contexts",
+                "give a model that only sees what comes before",
+            )
+        return difference
