@@ -6,7 +6,7 @@ import torch
 
 from tests.models.pretrained.architectures import CONFIGS, SIZE, save_model
 from txlbench.errors import UserError
-from txlbench.models.pretrained.source import open_folder
+from txlbench.models.pretrained.pretrained_model import open_folder
 
 CPU = torch.device("cpu")
 T = 25
