@@ -13,8 +13,8 @@ from txlbench.cli.results import prune, status
 from txlbench.config.grid import load_experiment
 from txlbench.errors import UserError
 from txlbench.files import write_json
+from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.run_directory import claimed
 from txlbench.records.schema import Failure, RunState
 from txlbench.runs.plan import Request, open_experiment
 
@@ -80,14 +80,14 @@ def test_every_run_has_a_line_with_label_state_step_loss_and_age(runs, arguments
 
 
 def test_a_run_whose_process_is_gone_is_interrupted(runs):
-    with claimed(runs[0]):
+    with claimed(runs[0].path):
         runs[0].start()
         assert any("running, step 12/12" in line for line in shown())
     assert any("interrupted, step 12/12" in line for line in shown())
 
 
 def test_a_running_one_tells_the_time_left(runs):
-    with claimed(runs[2]):
+    with claimed(runs[2].path):
         runs[2].start()
         append_line(runs[2].timings_file, step=7, tokens_per_second=1.6)
         assert any("step 7/12, train 1.443 bpc, 1:40 left" in line for line in shown())
@@ -129,7 +129,7 @@ def test_prune_lists_what_no_result_needs_and_deletes_it_when_told_to(runs):
 def test_prune_leaves_a_run_that_is_worked_on(runs):
     directory = ExperimentDirectory(runs[0].path.parents[1])
     directory.write_spec(load_experiment(Path("spec.yaml"), ["seeds=[1]"]))
-    with claimed(runs[2]):
+    with claimed(runs[2].path):
         pruned("--yes")
     assert runs[2].path.exists()
     assert not runs[1].path.exists()

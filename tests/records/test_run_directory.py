@@ -1,14 +1,7 @@
-"""A run's directory gives back what was put into it, and says so where it cannot.
-
-One process a run: claimed while it lives, free when it is gone.
-"""
+"""A run's directory gives back what was put into it, and says so where it cannot."""
 
 import json
 import os
-import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -17,13 +10,8 @@ from tests.records.as_record import append_line, as_record
 from txlbench.config.measurements import training_regime
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
-from txlbench.records.run_directory import (
-    SILENCE_SECONDS,
-    RunDirectory,
-    claimed,
-    heartbeat,
-    is_claimed,
-)
+from txlbench.records.claim import ClaimLost, claimed
+from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import EvaluationRecord, Facts, Failure, RunState, Status, Summary
 
 CONFIGS = [
@@ -96,7 +84,7 @@ def test_without_a_record_the_results_tell_the_state(run: RunDirectory, summary,
 
 
 def test_a_run_that_nobody_claims_any_more_was_interrupted(run: RunDirectory):
-    with claimed(run):
+    with claimed(run.path):
         run.start()
         assert run.current_state is RunState.RUNNING
     assert (run.state, run.current_state) == (RunState.RUNNING, RunState.INTERRUPTED)
@@ -104,41 +92,34 @@ def test_a_run_that_nobody_claims_any_more_was_interrupted(run: RunDirectory):
     assert run.current_state is RunState.FINISHED
 
 
-def test_a_run_of_another_machine_is_believed_while_it_gives_signs_of_life(run: RunDirectory):
-    """Locks need not reach us from there."""
-    path = run.path / "status.json"
-    path.write_text('{"state": "running", "pid": 999999999, "host": "elsewhere.example"}')
-    long_ago = time.time() - 2 * SILENCE_SECONDS
-    assert run.current_state is RunState.RUNNING
-    os.utime(path, (long_ago, long_ago))
-    assert run.current_state is RunState.INTERRUPTED
+def test_a_run_that_another_machine_holds_is_running_there(run: RunDirectory):
+    """Its lock does not reach us."""
+    run.set_state(RunState.RUNNING)
     (run.path / ".claim").touch()
-    os.utime(run.path / ".claim", (long_ago, long_ago))
+    lease = run.path / ".claim.1"
+    lease.write_text('{"host": "elsewhere.example", "machine": "elsewhere.example", "pid": 1}')
+    assert run.current_state is RunState.RUNNING
+    os.utime(lease, (0, 0))
     assert run.current_state is RunState.INTERRUPTED
-    with heartbeat(run):
-        time.sleep(0.01)
-    assert run.current_state is RunState.RUNNING
 
 
-def test_silence_is_judged_by_the_clock_of_the_file_system(run: RunDirectory, monkeypatch):
-    (run.path / "status.json").write_text('{"state": "running", "host": "elsewhere.example"}')
-    monkeypatch.setattr(time, "time", lambda: 4e9)  # this machine's clock is decades ahead
-    assert run.current_state is RunState.RUNNING
-
-
-def test_the_heartbeat_goes_on_while_the_process_is_busy(run: RunDirectory):
-    (run.path / ".claim").touch()
-    long_ago = time.time() - 2 * SILENCE_SECONDS
-    with heartbeat(run, 0.01):
-        for _ in range(3):
-            os.utime(run.path / ".claim", (long_ago, long_ago))
-            deadline = time.monotonic() + 10
-            while (run.path / ".claim").stat().st_mtime < long_ago + 1:
-                assert time.monotonic() < deadline
-                time.sleep(0.005)
-    os.utime(run.path / ".claim", (long_ago, long_ago))
-    time.sleep(0.05)
-    assert (run.path / ".claim").stat().st_mtime == pytest.approx(long_ago)
+def test_nothing_is_written_to_a_run_that_was_taken_over(run: RunDirectory):
+    run.write_summary(Summary())
+    with claimed(run.path):
+        run.start()
+        (run.path / ".claim.2").touch()
+        for write in (
+            run.start,
+            lambda: run.set_state(RunState.FINISHED),
+            lambda: run.write_summary(as_record(Summary, {"training": {}})),
+            lambda: run.write_tokens(["a"]),
+            lambda: run.write_facts(Facts(device="cpu")),
+            lambda: run.note("slow"),
+        ):
+            with pytest.raises(ClaimLost):
+                write()
+    assert (run.state, run.attempts) == (RunState.RUNNING, 1)
+    assert run.read_summary() == Summary()
 
 
 DAMAGE = {
@@ -235,56 +216,3 @@ def test_facts_and_summary(run: RunDirectory):
     run.write_summary(summary)
     assert (run.read_facts(), run.read_summary()) == (facts, summary)
     assert json.loads((run.path / "summary.json").read_text()) == {"training": {}, "added": [1.0]}
-
-
-def test_a_claimed_run_is_refused_until_it_is_free(tmp_path):
-    run = RunDirectory(tmp_path)
-    with claimed(run) as mine, claimed(run, patience=0.05) as theirs:
-        assert (mine, theirs) == (True, False)
-    with claimed(run) as again:
-        assert again
-
-
-def test_a_dead_process_holds_nothing(tmp_path):
-    code = (
-        "import os, pathlib\n"
-        "from txlbench.records.run_directory import claimed\n"
-        "from txlbench.records.run_directory import RunDirectory\n"
-        f"with claimed(RunDirectory(pathlib.Path({str(tmp_path)!r}))) as mine:\n"
-        "    print(mine, flush=True)\n"
-        "    os.kill(os.getpid(), 9)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.stdout, done.returncode) == ("True\n", -9)
-    with claimed(RunDirectory(tmp_path)) as mine:
-        assert mine
-
-
-def test_looking_takes_nothing(tmp_path):
-    run = RunDirectory(tmp_path)
-    assert not is_claimed(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    with claimed(run):
-        assert is_claimed(tmp_path)
-    assert not is_claimed(tmp_path)
-
-
-def test_whoever_looks_all_the_time_keeps_nobody_out(tmp_path):
-    """A worker that met a look would leave its run undone."""
-    run, over = RunDirectory(tmp_path), threading.Event()
-
-    def look():
-        while not over.is_set():
-            is_claimed(tmp_path)
-
-    lookers = [threading.Thread(target=look) for _ in range(2)]
-    for looker in lookers:
-        looker.start()
-    try:
-        for _ in range(50):
-            with claimed(run) as mine:
-                assert mine
-    finally:
-        over.set()
-        for looker in lookers:
-            looker.join()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.reporting.laboratory import Laboratory
 from txlbench.files import write_json
-from txlbench.records.run_directory import claimed
+from txlbench.records.claim import claimed
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.report import report
 
@@ -34,7 +34,7 @@ def test_a_run_that_nobody_works_on_counts_as_interrupted(laboratory: Laboratory
     directory = laboratory.experiment(seeds=[1])
     line, config, run = laboratory.runs(directory)[0]
     run.path.mkdir(parents=True)
-    with claimed(run):
+    with claimed(run.path):
         laboratory.start(run, config, line)
         assert read_results(directory).runs[0].state == "running"
     assert read_results(directory).runs[0].state == "interrupted"

@@ -10,8 +10,8 @@ from tests.records.as_record import append_line
 from tests.reporting.laboratory import Laboratory
 from tests.runs.trial import snapshot
 from txlbench.errors import UserError
+from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory, experiments_at
-from txlbench.records.run_directory import claimed
 from txlbench.records.schema import Facts, RunState
 from txlbench.runs.merge import merge
 from txlbench.training.checkpoint import SCHEMA
@@ -155,9 +155,9 @@ def test_other_experiments_of_one_name_are_refused():
 
 def test_a_run_that_is_worked_on_is_refused():
     (run,) = machine("one", [1]).runs()
-    with claimed(run):
+    with claimed(run.path):
         pass  # leaves the lock's file, which holds nothing
-    with claimed(run):
+    with claimed(run.path):
         refused("still being worked on", "one")
 
 

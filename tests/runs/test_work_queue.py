@@ -14,7 +14,7 @@ from tests.runs.in_process import run_suite
 from tests.runs.trial import execute_all, plan_of, prepared_job, write_spec
 from txlbench.errors import ExitStatus
 from txlbench.files import write_json
-from txlbench.records.run_directory import SILENCE_SECONDS, claimed
+from txlbench.records.claim import SILENCE_SECONDS, claimed
 from txlbench.records.schema import Failure, RunState
 from txlbench.runs import work_queue
 from txlbench.runs.job import Job
@@ -39,22 +39,33 @@ def paths(jobs):
 def test_what_another_call_holds_is_passed_over(plan):
     first, *others = plan
     prepared_job(first)
-    with claimed(first.directory):
+    with claimed(first.directory.path):
         assert paths(WorkQueue(plan, print).jobs()) == [run.id for run in others]
     assert paths(WorkQueue(plan, print).jobs()) == [run.id for run in plan]
 
 
-@pytest.mark.parametrize("state", [RunState.RUNNING, RunState.TRAINED])
-def test_what_another_machine_trains_or_evaluates_is_held_until_it_is_silent(plan, state):
+def test_what_another_machine_holds_is_waited_for_until_it_is_silent(plan):
     """Its lock does not reach this machine."""
-    first, *others = plan
+    said, (first, *others) = [], plan
     directory = prepared_job(first).directory
-    write_json(directory / "status.json", {"state": state, "host": "elsewhere.example"})
-    assert paths(WorkQueue(plan, print).jobs()) == [run.id for run in others]
-    long_ago = time.time() - 2 * SILENCE_SECONDS
-    for path in directory.glob("*"):
-        os.utime(path, (long_ago, long_ago))
-    assert paths(WorkQueue(plan, print).jobs()) == [run.id for run in plan]
+    write_json(directory / "status.json", {"state": "trained", "host": "elsewhere.example"})
+    (directory / ".claim").touch()
+    lease = directory / ".claim.1"
+    write_json(lease, {"host": "elsewhere.example", "machine": "elsewhere.example 1", "pid": 1})
+    queue = WorkQueue(plan, said.append)
+    assert paths(queue.jobs()) == [run.id for run in others]
+
+    def silent():
+        long_ago = time.time() - SILENCE_SECONDS - 1
+        os.utime(lease, (long_ago, long_ago))
+
+    for run in others:
+        queue.end(run)
+    assert queue.wait(silent)
+    assert said == [
+        f"waiting for runs that other processes are at: {first.title} (on elsewhere.example)"
+    ]
+    assert paths(queue.jobs()) == [first.id]
 
 
 def test_each_run_is_looked_at_when_its_turn_comes(plan):
@@ -68,7 +79,7 @@ def test_others_are_waited_for_and_said_so_once(plan):
     said, held = [], plan[0]
     prepared_job(held)
     queue = WorkQueue([held], said.append)
-    with claimed(held.directory):
+    with claimed(held.directory.path):
         ticks = iter(range(10))
 
         def tick():
@@ -87,7 +98,7 @@ def test_a_run_whose_process_dies_is_done_here(plan):
     held = plan[0]
     prepared_job(held)
     queue = WorkQueue([held], print)
-    with claimed(held.directory):
+    with claimed(held.directory.path):
         held.directory.start()
         assert paths(queue.jobs()) == []
     assert queue.wait(lambda: None)
@@ -132,7 +143,7 @@ def test_the_call_waits_for_a_run_of_another_process_and_is_done(plan):
     ready = threading.Event()
 
     def elsewhere():
-        with claimed(held.directory):
+        with claimed(held.directory.path):
             ready.set()
             execute(job, lambda: False)
             time.sleep(0.3)

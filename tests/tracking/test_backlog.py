@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.reporting.laboratory import Laboratory
-from txlbench.records.run_directory import claimed
+from txlbench.records.claim import claimed
 from txlbench.tracking.backlog import Delivered, backlog, next_offset, nothing_to_deliver
 from txlbench.tracking.store import store_of
 
@@ -53,5 +53,5 @@ def test_other_lines_than_were_delivered_are_read_from_the_start(laboratory: Lab
     assert next_offset(run, notes) == 0
     notes.offset = 1000
     assert next_offset(run, notes) == 0  # the run has ended with other lines
-    with claimed(run):
+    with claimed(run.path):
         assert next_offset(run, notes) is None  # it goes on, and lines come again

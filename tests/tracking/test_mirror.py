@@ -19,8 +19,8 @@ from mlflow.tracking import MlflowClient
 
 from tests.reporting.laboratory import SPEC, Laboratory
 from txlbench.files import read_json
+from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.run_directory import claimed
 from txlbench.records.schema import RunState
 from txlbench.reporting.report import report
 from txlbench.tracking.backlog import backlog, nothing_to_deliver, what_is_left
@@ -200,7 +200,7 @@ def test_only_what_is_new_is_delivered(stocked: Laboratory) -> None:
     directory = stocked.experiment(seeds=[1], rows=[{"label": "xl"}])
     ((line, config, run),) = stocked.runs(directory)
     run.path.mkdir(parents=True)
-    with claimed(run):
+    with claimed(run.path):
         stocked.start(run, config, line)
         stocked.train(run, config, 20)
         with run.metrics_file.open("a") as file:
@@ -245,7 +245,7 @@ def test_a_run_that_goes_on_is_running_again(stocked: Laboratory) -> None:
     assert deliver(directory.path) is None
     lines = run.metrics_file.read_bytes().splitlines(keepends=True)
     run.metrics_file.write_bytes(b"".join(lines[:10]))  # back to the checkpoint
-    with claimed(run):
+    with claimed(run.path):
         run.start()
         assert deliver(directory.path) is None
         assert listed(directory)[1]["xl"].info.status == "RUNNING"
@@ -365,7 +365,7 @@ def test_runs_of_dead_processes_are_put_right(stocked: Laboratory) -> None:
     directory = stocked.experiment(seeds=[1], rows=[{"label": "xl"}])
     ((line, config, run),) = stocked.runs(directory)
     run.path.mkdir(parents=True)
-    with claimed(run):
+    with claimed(run.path):
         stocked.start(run, config, line)
         assert deliver(directory.path) is None
         parent, children = listed(directory)

@@ -18,7 +18,7 @@ from mlflow.tracking import MlflowClient
 from tests.cli.trial import call, environment
 from tests.reporting.laboratory import Laboratory
 from tests.runs.trial import plan_of, write_spec, write_text
-from txlbench.records.run_directory import claimed
+from txlbench.records.claim import claimed
 from txlbench.records.schema import RunState
 from txlbench.tracking.backlog import backlog, nothing_to_deliver
 from txlbench.tracking.deliver import deliver
@@ -105,7 +105,7 @@ def test_a_server_that_stops_and_comes_back_gets_everything(port: int, tmp_path:
         [sys.executable, "-m", module, str(directory.path), "--follow"],
         stdin=pipe, stdout=pipe, stderr=pipe, text=True,
     )  # fmt: skip
-    with claimed(run):
+    with claimed(run.path):
         laboratory.start(run, config, line)
         laboratory.train(run, config, 40)
         with mlflow_server(tmp_path, port):
@@ -176,7 +176,7 @@ def test_a_late_delivery_changes_what_the_server_says_of_a_dead_run(
     ((line, config, run),) = laboratory.runs(directory)
     run.path.mkdir(parents=True)
     with mlflow_server(tmp_path, port):
-        with claimed(run):
+        with claimed(run.path):
             laboratory.start(run, config, line)
             assert deliver(directory.path) is None
         assert deliver(directory.path) is None

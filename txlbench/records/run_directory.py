@@ -1,29 +1,26 @@
-"""A run's directory: the names of its files, reading and writing them, and who works on it.
+"""A run's directory: the names of its files, reading and writing them.
 
 The directory is the truth about a run. `metrics.jsonl` holds reproducible values only; what
-depends on the machine and the hour is in `timings.jsonl`, `facts.json` and `status.json`. A run
-is claimed by the process that works on it until that ends, however it ends; a run that gives way
-to another is kept under another name.
+depends on the machine and the hour is in `timings.jsonl`, `facts.json` and `status.json`. What a
+process has claimed it writes only while the claim stands; a run that gives way to another is kept
+under another name.
 """
 
-import fcntl
 import os
 import socket
-import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from txlbench.config.loading import Document, dump_yaml, read_yaml, validate
 from txlbench.config.measurements import Measurement
 from txlbench.config.run_config import ImportedConfig, RunConfig
 from txlbench.errors import UserError
 from txlbench.files import read_json, read_json_lines, write_json, write_text
+from txlbench.records.claim import check_claim, is_claimed
 from txlbench.records.schema import (
     EvaluationRecord,
     Facts,
@@ -44,79 +41,6 @@ def set_aside(path: Path) -> Path:
         number += 1
     path.rename(aside)
     return aside
-
-
-PATIENCE_SECONDS = 1.0
-"""Whoever only looks, or writes a run's configuration, holds its lock for a moment."""
-RETRY_SECONDS = 0.02
-
-
-@contextmanager
-def claimed(run: "RunDirectory", patience: float = PATIENCE_SECONDS) -> Iterator[bool]:
-    """Holds the run's lock inside; yields False, and holds nothing, if another process has it.
-
-    The system drops the lock with the process, so a dead one never holds it.
-    """
-    with _lock_file(run.path).open("a") as file:
-        deadline = time.monotonic() + patience
-        while not (mine := _lock(file, fcntl.LOCK_EX)) and time.monotonic() < deadline:
-            time.sleep(RETRY_SECONDS)
-        yield mine
-
-
-def is_claimed(run: Path) -> bool:
-    """Whether some process holds the lock of the run in directory `run`."""
-    try:
-        with _lock_file(run).open("rb") as file:
-            return not _lock(file, fcntl.LOCK_SH)
-    except OSError:  # no process ever worked on it here
-        return False
-
-
-def _lock_file(run: Path) -> Path:
-    return run / ".claim"
-
-
-def _lock(file: IO[str] | IO[bytes], kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-SILENCE_SECONDS = 3600.0
-"""A run of another machine, whose locks may not reach us, is given up after so long a silence."""
-HEARTBEAT_SECONDS = 60.0
-
-
-@contextmanager
-def heartbeat(run: "RunDirectory", interval: float = HEARTBEAT_SECONDS) -> Iterator[None]:
-    """Touches the run's lock file from time to time inside, whatever the process is busy with."""
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.is_set():
-            with suppress(OSError):
-                os.utime(_lock_file(run.path))  # without times: by the file system's own clock
-            over.wait(interval)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def _clock(folder: Path) -> float:
-    """The time of the file system of `folder`, in seconds since the epoch; ours if read-only."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            return os.fstat(file.fileno()).st_mtime
-    except OSError:
-        return time.time()
 
 
 @dataclass(frozen=True)
@@ -195,7 +119,7 @@ class RunDirectory:
 
     def write_tokens(self, tokens: Sequence[str]) -> None:
         """Writes the model's vocabulary in order of id."""
-        write_json(self.path / "vocab.json", list(tokens))
+        self._write("vocab.json", list(tokens))
 
     def read_tokens(self) -> tuple[str, ...] | None:
         """The model's vocabulary in order of id, None if an imported one brought none."""
@@ -208,7 +132,7 @@ class RunDirectory:
         return tuple(tokens)
 
     def write_facts(self, facts: Facts) -> None:
-        write_json(self.path / "facts.json", facts.content)
+        self._write("facts.json", facts.content)
 
     def read_facts(self) -> Facts:
         """Code, machine, corpus and size; without any before the run has begun."""
@@ -245,29 +169,13 @@ class RunDirectory:
 
     @property
     def is_worked_on(self) -> bool:
-        """Whether a process works on the run: one that holds its claim, or one of another machine
-        that gave a sign of life lately."""
-        if is_claimed(self.path):
-            return True
-        if self.read_status().host in (None, socket.gethostname()):
-            return False
-        return _clock(self.path) - self._last_sign() < SILENCE_SECONDS
+        """Whether a process, here or on another machine, holds the run's claim."""
+        return is_claimed(self.path)
 
     @property
     def is_usable(self) -> bool:
         """Whether every file can be read, and no process is about to change one."""
         return not self.damage() and not self.is_worked_on
-
-    def _last_sign(self) -> float:
-        """When the heartbeat or a file that runs write was last seen, as the file system tells."""
-        files = (
-            _lock_file(self.path),
-            self.path / "status.json",
-            self.metrics_file,
-            self.timings_file,
-            self.log_file,
-        )
-        return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
     @property
     def attempts(self) -> int:
@@ -283,8 +191,8 @@ class RunDirectory:
             pid=os.getpid(),
             host=socket.gethostname(),
         )
-        self.error_file.unlink(missing_ok=True)
         self._write_status(status)
+        self.error_file.unlink(missing_ok=True)
 
     def set_state(self, state: RunState, error: Failure | None = None) -> None:
         """Records the state, with the error that led to it."""
@@ -292,7 +200,7 @@ class RunDirectory:
         self._write_status(self.read_status().without("error").model_copy(update=changes))
 
     def _write_status(self, status: Status) -> None:
-        write_json(self.path / "status.json", status.content)
+        self._write("status.json", status.content)
 
     def note(self, message: str) -> None:
         """Adds to what people should know of this attempt; said once however often it happens."""
@@ -315,7 +223,7 @@ class RunDirectory:
 
     def write_evaluation(self, record: EvaluationRecord) -> None:
         """Stores what a measurement gave, under the measurement's key."""
-        write_json(self.evaluations / f"{record.measurement.key}.json", record.content)
+        self._write(f"evaluations/{record.measurement.key}.json", record.content)
 
     def read_evaluation(self, measurement: Measurement) -> EvaluationRecord | None:
         """The stored record of `measurement`, None if it has not been made."""
@@ -323,7 +231,7 @@ class RunDirectory:
         return read_record(path, EvaluationRecord) if path.exists() else None
 
     def write_summary(self, summary: Summary) -> None:
-        write_json(self.path / "summary.json", summary.content)
+        self._write("summary.json", summary.content)
 
     def read_summary(self) -> Summary:
         """Final numbers, each with how it was obtained; without any until the run is trained."""
@@ -346,6 +254,14 @@ class RunDirectory:
         except OSError as error:
             return f"{error.filename or self.path}: {error.strerror}; check its permissions"
         return ""
+
+    def check_claim(self) -> None:
+        """Raises ClaimLost if this process claimed the run and another one took it over since."""
+        check_claim(self.path)
+
+    def _write(self, name: str, content: Any) -> None:
+        check_claim(self.path)
+        write_json(self.path / name, content)
 
     def _read(self, name: str, model: type[R]) -> R:
         path = self.path / name

@@ -14,8 +14,9 @@ from txlbench.config.model import clusters_of
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
 from txlbench.errors import ExitStatus, UserError
+from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.run_directory import claimed, set_aside
+from txlbench.records.run_directory import set_aside
 from txlbench.records.schema import RunState
 from txlbench.reporting.report import report
 from txlbench.runs.dry_run import check_space, long_training
@@ -178,8 +179,8 @@ def _set_stale_aside(run: PlannedRun, corpus: Corpus, watcher: Watcher) -> None:
     """Renames a run that was trained on other bytes than the corpus has now."""
     if not _is_stale(run, corpus):
         return
-    with claimed(run.directory) as mine:
-        if not mine:
+    with claimed(run.directory.path) as claim:
+        if claim is None:
             watcher.warn(f"{run.title} is being trained on an earlier {corpus.name} elsewhere")
         elif _is_stale(run, corpus):  # as no other call has set it aside meanwhile
             aside = set_aside(run.directory.path)

@@ -87,6 +87,7 @@ class Checkpointer:
         Raises:
             UserError: if that checkpoint was made with other settings, saying which.
         """
+        self._run.check_claim()
         self._checkpoints.remove_remains()
         unusable = []
         for path, content in self._checkpoints.newest_first():
@@ -105,6 +106,7 @@ class Checkpointer:
 
     def log(self, line: Mapping[str, object], timing: Mapping[str, object] | None = None) -> None:
         """Appends to the metrics, and to the timings; what is refused waits for the next save."""
+        self._run.check_claim()
         self._metrics.append(line)
         if timing is not None:
             self._timings.append(timing)
@@ -135,6 +137,7 @@ class Checkpointer:
 
     def _write(self, state: TrainingState) -> None:
         """The best first: a last checkpoint must never know of a best that is not there."""
+        self._run.check_claim()
         if self._best is not None:
             write_best(self._checkpoints.best, self._best)
             self._best = None

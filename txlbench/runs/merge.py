@@ -13,8 +13,9 @@ from txlbench.config.grid import Experiment, expand
 from txlbench.config.loading import Document
 from txlbench.data.download import create_directory
 from txlbench.errors import UserError
+from txlbench.records.claim import is_claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.run_directory import RunDirectory, is_claimed, set_aside
+from txlbench.records.run_directory import RunDirectory, set_aside
 from txlbench.training.checkpoint import same_training
 
 OF_THE_MACHINE = frozenset(

@@ -4,10 +4,11 @@ Each call takes the next run that nobody has claimed. What others hold is waited
 and done here if they die: a dead process holds no claim.
 """
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from txlbench.records.run_directory import claimed, is_claimed
+from txlbench.records.claim import claimed, holder, is_claimed
 from txlbench.records.schema import RunState
 from txlbench.runs.job import Job
 from txlbench.runs.plan import Need, PlannedRun
@@ -61,17 +62,14 @@ class WorkQueue:
         return need in (Need.TRAINING, Need.EVALUATION)
 
     def _is_held(self, run: PlannedRun) -> bool:
-        if run.id in self._over:
-            return False
-        under_way = run.directory.current_state in (RunState.RUNNING, RunState.TRAINED)
-        return is_claimed(run.directory.path) or (under_way and run.directory.is_worked_on)
+        return run.id not in self._over and is_claimed(run.directory.path)
 
     def _prepared(self, run: PlannedRun) -> Job | None:
         """The job of `run`, whose directory is ready for it; None if another call was faster."""
         directory = run.directory
         directory.path.mkdir(parents=True, exist_ok=True)
-        with claimed(directory, patience=0.0) as mine:
-            if not mine:
+        with claimed(directory.path, patience=0.0) as claim:
+            if claim is None:
                 return None
             directory.write_config(run.config, run.paper, run.labels[0])
             if run.need() is Need.RETRY:
@@ -81,5 +79,12 @@ class WorkQueue:
     def _say_once(self, held: Sequence[PlannedRun]) -> None:
         if not self._has_said:
             self._has_said = True
-            names = ", ".join(run.title for run in held)
-            self._say(f"waiting for runs that other processes are at: {names}")
+            self._say(
+                f"waiting for runs that other processes are at: {', '.join(map(_place, held))}"
+            )
+
+
+def _place(run: PlannedRun) -> str:
+    """The run's title, and the machine where it is at work if that is another one."""
+    host = holder(run.directory.path)
+    return run.title + (f" (on {host})" if host not in ("", socket.gethostname()) else "")

@@ -13,7 +13,8 @@ import sys
 import threading
 
 from txlbench.errors import ExitStatus
-from txlbench.records.run_directory import RunDirectory, claimed, heartbeat
+from txlbench.records.claim import ClaimLost, claimed
+from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
 from txlbench.runs.failure import record_failure
 from txlbench.runs.job import SAVING, Job
@@ -31,15 +32,20 @@ def main() -> int:
     job = Job.from_json(sys.stdin.readline())
     threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
     run = RunDirectory(job.directory)
-    with claimed(run) as mine:
-        if not mine or job.attempts not in (None, run.attempts):
+    with claimed(run.path) as claim:
+        if claim is None or job.attempts not in (None, run.attempts):
             return TAKEN
         try:
             from txlbench.runs.train_run import execute
 
-            with heartbeat(run):
+            with claim.kept(lost=stop.set):
                 state = execute(job, stop.is_set, save)
+        except ClaimLost as error:
+            print(error, file=sys.stderr)
+            return TAKEN
         except BaseException as error:
+            if claim.is_lost():
+                return TAKEN
             state = record_failure(run, error)
     if state.is_bad:
         return ExitStatus.RUN_FAILED

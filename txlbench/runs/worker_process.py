@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 
 from txlbench.errors import ExitStatus, UserError
-from txlbench.records.run_directory import RunDirectory, is_claimed
+from txlbench.records.claim import is_claimed
+from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import Failure, RunState
 from txlbench.runs.failure import remedy
 from txlbench.runs.job import Job, held_back
