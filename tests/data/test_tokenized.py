@@ -33,7 +33,7 @@ def tokenizer(vocabulary):
 class Halves:
     """Cuts a text into tokens of two bytes, and counts how often it is asked to."""
 
-    bos, unknown, fingerprint = None, 7, "halves"
+    bos, prefix, unknown, fingerprint = None, 0, 7, "halves"
 
     def __init__(self):
         self.calls = 0
@@ -136,3 +136,16 @@ def test_ids_of_a_pretrained_tokenizer_are_kept(folder):
     other = shared_text(corpus(folder, b"memory! " * 60, name="other"), "all")
     tokenized(other, halves)
     assert halves.calls == 3
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "prefix"),
+    [
+        (ByteVocabulary.full(), 10),
+        (CharVocabulary("ab\n"), 2),
+        (WordVocabulary(["<eos>", "a"]), 0),
+        (CharVocabulary("ab"), 0),
+    ],
+)
+def test_a_newline_stands_before_a_text(vocabulary, prefix):
+    assert tokenizer(vocabulary).prefix == prefix

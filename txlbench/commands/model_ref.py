@@ -17,6 +17,7 @@ from txlbench.config.measurements import Settings, segments_of
 from txlbench.config.run_config import RunConfig
 from txlbench.config.train import TrainConfig
 from txlbench.data.download import data_root, file_checksum
+from txlbench.data.tokenized import Tokenizer, VocabularyTokenizer
 from txlbench.data.vocabulary import VOCABULARIES, Vocabulary, likely_level
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import RESULTS
@@ -78,6 +79,8 @@ class ModelRef:
         run: the run directory, where there is one.
         paper: the paper's numbers of its row.
         checkpoint: best or last; of runs only.
+        open_tokenizer: gives the tokenizer of a pretrained model; None for a vocabulary of bytes,
+            characters or words.
     """
 
     reference: str
@@ -89,6 +92,7 @@ class ModelRef:
     run: RunDirectory | None = None
     paper: Mapping[str, float | str] = field(default_factory=dict)
     checkpoint: str | None = None
+    open_tokenizer: Callable[[], Tokenizer] | None = None
 
     @property
     def trained(self) -> RunConfig | None:
@@ -111,6 +115,18 @@ class ModelRef:
             )
         level = level or known.level
         return None if known.tokens is None or level is None else VOCABULARIES[level](known.tokens)
+
+    def tokenizer(self) -> Tokenizer:
+        """What cuts text into the model's tokens; UserError where its vocabulary is not known."""
+        if self.open_tokenizer is not None:
+            return self.open_tokenizer()
+        vocabulary = self.vocabulary()
+        if vocabulary is None:
+            raise UserError(
+                f"{self.reference}: has weights but no vocabulary, so it reads no text",
+                "add the source's vocabulary file, or import it with one",
+            )
+        return VocabularyTokenizer(vocabulary, self.reference)
 
     def load(self, device: "torch.device") -> "LoadedModel":
         """Loads the weights onto `device`."""

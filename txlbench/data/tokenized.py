@@ -18,7 +18,7 @@ from txlbench.config.base import Part
 from txlbench.config.identity import fingerprint
 from txlbench.data.corpus import Corpus
 from txlbench.data.download import data_root
-from txlbench.data.vocabulary import UNKNOWN, Vocabulary, WordVocabulary
+from txlbench.data.vocabulary import EOS, UNKNOWN, Vocabulary, WordVocabulary
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
 from txlbench.records.loss_file import read_npz
@@ -33,6 +33,10 @@ class Tokenizer(Protocol):
     @property
     def bos(self) -> int | None:
         """The id that the tokenizer puts before a text; None if it adds none."""
+
+    @property
+    def prefix(self) -> int:
+        """The id before a text's first token where a program wants one: BOS, or else EOS."""
 
     @property
     def unknown(self) -> int | None:
@@ -57,7 +61,8 @@ class Tokenizer(Protocol):
 class VocabularyTokenizer:
     """A vocabulary of bytes, characters or words as a `Tokenizer`; it has no BOS.
 
-    A word takes the space before it along; a newline is the word `<eos>`.
+    A word takes the space before it along; a newline is the word `<eos>`. Texts begin after a
+    newline where something has to stand before them, or after the first symbol without one.
 
     Attributes:
         reference: what messages call its model.
@@ -66,6 +71,12 @@ class VocabularyTokenizer:
     vocabulary: Vocabulary
     reference: str
     bos: None = None
+
+    @property
+    def prefix(self) -> int:
+        """See `Tokenizer.prefix`."""
+        index = self.vocabulary.index
+        return index.get(EOS, index.get("\n", 0))
 
     @property
     def unknown(self) -> int | None:

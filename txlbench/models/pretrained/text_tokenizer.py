@@ -40,6 +40,12 @@ class TextTokenizer:
     def __len__(self) -> int:
         return len(self._tokenizer)
 
+    @property
+    def prefix(self) -> int:
+        """The id before a text's first token where a program wants one: BOS, or else EOS."""
+        given = (self._tokenizer.bos_token_id, self._tokenizer.eos_token_id)
+        return next((number for number in given if number is not None), 0)
+
     def encode(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Token ids [T] of `text`, without BOS, and the end [T] of each token.
 
