@@ -94,7 +94,7 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
     todo = _choose(whole, request, watcher)
     sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
     with (
-        open_executor(request, len(experiment.runs()), len(todo)) as executor,
+        open_executor(request, len(experiment.runs()), len(todo), watcher.warn) as executor,
         MirrorProcess(directory) as mirror,
     ):
         check_space(directory.path, todo, sizes, executor.at_once)

@@ -4,7 +4,7 @@ A launcher's library is imported here only if it is asked for.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -16,12 +16,18 @@ from txlbench.runs.plan import Request
 
 
 @contextmanager
-def open_executor(request: Request, runs: int, todo: int) -> Iterator[Executor]:
+def open_executor(
+    request: Request,
+    runs: int,
+    todo: int,
+    warn: Callable[[str], None],  # noqa: ARG001
+) -> Iterator[Executor]:
     """The executor of `request.launch`, connected inside; where nothing is to be done, no cluster.
 
     Args:
         runs: runs of the whole experiment, from which the default number of threads follows.
         todo: runs that are to be done.
+        warn: told what people should know while runs go on.
 
     Raises:
         UserError: if the device, the cluster or the launcher's library is not there.

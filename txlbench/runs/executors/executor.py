@@ -1,25 +1,35 @@
 """What every launcher of runs offers, and what `ablate` was asked about it."""
 
 import re
+import signal
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from txlbench.errors import UserError
 from txlbench.records.schema import RunState
-from txlbench.runs.job import Job
+from txlbench.runs.job import SAVING, Job
 
 Launcher = Literal["process", "ray", "slurm"]
 
 
-class Executor(Protocol):
+POLL_SECONDS = 0.1
+
+
+class Executor(ABC):
     """Runs the jobs of an ablation, several at once, here or elsewhere.
+
+    A launcher says how a run is started, how its end is seen, and how all of them are saved or
+    stopped.
 
     Attributes:
         at_once: runs at a time, at most.
     """
 
-    at_once: int
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
 
     def run(
         self,
@@ -29,15 +39,57 @@ class Executor(Protocol):
     ) -> None:
         """Runs all jobs; on any exception, an interrupt too, running ones are stopped first.
 
-        A stopped run writes a checkpoint and is left `interrupted`. SIGUSR1 is passed on to the
-        runs, which write a checkpoint and go on.
+        SIGUSR1 is passed on to the runs, which write a checkpoint and go on.
 
         Args:
             jobs: each is asked for when there is a place for it.
             ended: told each outcome as it comes; False starts nothing further.
             tick: called a few times a second.
         """
-        ...
+        waiting, open_ = iter(jobs), True
+        before = signal.signal(SAVING, lambda *_: self.save())
+        try:
+            while open_ or self.running:
+                while open_ and self.running < self.at_once:
+                    if (job := next(waiting, None)) is None:
+                        open_ = False
+                        break
+                    self.start(job)
+                if not self.running:
+                    break
+                for job, state in self.collect():
+                    if not ended(job, state):
+                        open_ = False
+                        self.withdraw()
+                tick()
+                time.sleep(POLL_SECONDS)
+        finally:
+            self.stop()
+            signal.signal(SAVING, before)
+
+    @property
+    @abstractmethod
+    def running(self) -> int:
+        """How many jobs were started and are not collected."""
+
+    @abstractmethod
+    def start(self, job: Job) -> None:
+        """Starts the run of `job`, or hands it to what will."""
+
+    @abstractmethod
+    def collect(self) -> list[tuple[Job, RunState]]:
+        """Takes out the jobs that have ended since, with the states their runs are in."""
+
+    def withdraw(self) -> None:  # noqa: B027  # where what is started begins at once
+        """Takes back what was handed over but has not begun."""
+
+    @abstractmethod
+    def save(self) -> None:
+        """Asks all runs for a checkpoint, after which they go on; called in a signal handler."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stops all runs, which leave a checkpoint and the state interrupted."""
 
 
 @dataclass(frozen=True)
