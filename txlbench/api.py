@@ -130,7 +130,7 @@ def ablate(spec: str | Path, **settings: Any) -> pd.DataFrame:
     from txlbench.runs.plan import Request, open_experiment
 
     request = Request(Path(spec), **settings)
-    run(request, ProgressDisplay(Console(soft_wrap=True)))
+    run(request, ProgressDisplay(Console(soft_wrap=True, emoji=False)))
     return results(open_experiment(request)[1].path)
 
 

@@ -112,7 +112,7 @@ def _ablate(request: "Request") -> int:
     from txlbench.runs.ablation import ablate as run_ablation
     from txlbench.runs.job import interrupts
 
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, emoji=False)
     with interrupts():
         outcome = run_ablation(request, ProgressDisplay(console))
     console.print()

@@ -147,6 +147,15 @@ def out_option(
     )
 
 
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["fp32", "bf16"]),
+    default="fp32",
+    show_default=True,
+    help="Number format of a pretrained model.",
+)
+
+
 def count_option(
     flag: str, default: int | None, text: str, least: int = 1
 ) -> Callable[[FunctionT], FunctionT]:

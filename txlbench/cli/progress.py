@@ -32,9 +32,9 @@ class ProgressDisplay:
         self._said: dict[str, tuple[float, str]] = {}
         self._next_look = 0.0
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[detail]}"),
+            TextColumn("{task.fields[detail]}", markup=False),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
         )
@@ -127,7 +127,7 @@ def _left(progress: RunProgress) -> str:
 def window_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Shows how many windows of all models are read, and the time left: a bar on a terminal, else
     lines. Tells first how long it will take, and after Ctrl-C how to go on."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         display = _WindowDisplay(bar)
         try:

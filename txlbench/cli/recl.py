@@ -13,6 +13,7 @@ from txlbench.cli.options import (
     device_option,
     level_option,
     out_option,
+    precision_option,
     seed_option,
     shares_option,
     show,
@@ -59,6 +60,7 @@ from txlbench.cli.options import (
     "Number of keys that each query sees, itself included.  [default: the whole context]",
 )
 @checkpoint_option
+@precision_option
 @out_option("Directory of the results.", instead="results/recl-HASH")
 @seed_option
 def recl(groups: tuple[str, ...], **options: Any) -> None:

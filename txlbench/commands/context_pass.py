@@ -22,6 +22,7 @@ from txlbench.evaluation.context_losses import (
 from txlbench.evaluation.context_reading import TOKENS, read_windows
 from txlbench.machine import own_device
 from txlbench.models.interface import LanguageModel, dtype_name
+from txlbench.models.pretrained.causal_lm import CausalModel
 from txlbench.records.loss_file import LossFile, write_loss_file
 
 
@@ -39,7 +40,7 @@ def compute(
         UserError: if somebody else's model knows nothing of the text, or a loss is not a number.
     """
     device = own_device(request.device)
-    loaded = ref.load(device)
+    loaded = ref.load(device, request.precision)
     contexts = np.array(request.contexts or DEFAULT_CONTEXTS, dtype=np.int64)
     longest = ref.capabilities.longest_context
     usable = np.unique(contexts if longest is None else np.minimum(contexts, longest))
@@ -93,12 +94,28 @@ def _window_model(
             evaluation_clamp(settings),
             request.batch_size,
         )
+    if isinstance(model, CausalModel):
+        return _causal_reader(model, loaded.ref, request, contexts, device)
     if request.attention_length is not None:
         raise UserError(
             f"--attention-length: is not to be chosen of {loaded.ref.reference}", "drop the option"
         )
     tokens = TOKENS.get(device.type, TOKENS["cuda"])
     return model, request.batch_size or max(1, tokens // int(contexts[-1]))
+
+
+def _causal_reader(
+    model: CausalModel,
+    ref: ModelRef,
+    request: ReclRequest,
+    contexts: NDArray[np.int64],
+    device: torch.device,
+) -> tuple[WindowModel, int]:
+    """A pretrained model that computes losses at `contexts` only."""
+    reader = model.at(contexts - 1)
+    size = ref.capabilities.vocabulary_size
+    at_once = reader.windows_at_once(int(contexts[-1]), size, device)
+    return reader, request.batch_size or at_once
 
 
 def _settings(
@@ -121,6 +138,13 @@ def _settings(
         "corpus": text.name,
         "unit": text.units[0],
         "unk_share": round(text.unknown / len(text.ids), 4) if text.unknown else None,
-        "dtype": dtype_name(loaded.model) if isinstance(loaded.model, LanguageModel) else None,
+        "dtype": _dtype(loaded.model),
         "device": str(device),
     }
+
+
+def _dtype(model: object) -> str | None:
+    """The number format in which the model computes; None where it does not tell."""
+    if isinstance(model, CausalModel):
+        return model.dtype_name
+    return dtype_name(model) if isinstance(model, LanguageModel) else None

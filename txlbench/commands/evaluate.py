@@ -179,7 +179,8 @@ def _suspicion(request: EvalRequest, ref: ModelRef, scored: Score) -> str | None
 def wrong_vocabulary(ref: ModelRef, loss: float) -> str | None:
     """A sentence on an imported model that knows nothing of the text; None for any other."""
     perplexity, size = displayed(loss, "ppl"), ref.capabilities.vocabulary_size
-    if ref.trained is not None or not perplexity > WRONG_VOCABULARY * size:  # NaN is told elsewhere
+    own = ref.trained is not None or ref.pretrained is not None  # which brings its tokenizer
+    if own or not perplexity > WRONG_VOCABULARY * size:  # NaN is told elsewhere
         return None
     return (
         f"{ref.reference}: perplexity {perplexity:,.0f} of a vocabulary of {size:,}; "

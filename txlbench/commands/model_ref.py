@@ -1,17 +1,19 @@
 """Lazy references to models, with all that is known before weights are loaded.
 
 A MODEL is a run directory; `EXPERIMENT/LABEL` or `EXPERIMENT/RUN-ID` under results/; `runs:/ID` of
-MLflow; or a source of weights with a prefix, such as `hf:DIR`. Nothing here loads PyTorch but what
-such a source needs.
+MLflow; the name of a shipped model; or a source of weights with a prefix, such as `hf:DIR`. Nothing
+here loads PyTorch but what such a source needs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txlbench.commands.names import find_run, find_runs
+from txlbench.commands.shipped_models import SHIPPED, prepared_folder
 from txlbench.config.catalogue import UNITS, Level
+from txlbench.config.identity import fingerprint as identity_of
 from txlbench.config.identity import run_id
 from txlbench.config.measurements import Settings, segments_of
 from txlbench.config.run_config import RunConfig
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from txlbench.evaluation.context_losses import WindowModel
     from txlbench.models.interface import LanguageModel
+    from txlbench.models.pretrained.pretrained_model import PretrainedModel
 
 
 class OpenSource(Protocol):
@@ -45,6 +48,8 @@ class Capabilities:
         vocabulary_size: token types it predicts.
         longest_context: the most predecessors it can use; None without limit. Positions that
             restart at every segment are trained up to tgt_len and mean nothing beyond.
+        positions: the longest context that it has positions for, which a longer one is refused
+            beyond; None without limit.
         reads_in_segments: whether what it remembers of a segment means the same in the next.
         attends: whether it has attention, so that an attention length can be chosen.
         level: what a token is, as far as that is known.
@@ -53,6 +58,7 @@ class Capabilities:
 
     vocabulary_size: int
     longest_context: int | None = None
+    positions: int | None = None
     reads_in_segments: bool = True
     attends: bool = True
     level: Level | None = None
@@ -81,6 +87,7 @@ class ModelRef:
         checkpoint: best or last; of runs only.
         open_tokenizer: gives the tokenizer of a pretrained model; None for a vocabulary of bytes,
             characters or words.
+        pretrained: the model of transformers, where it is one.
     """
 
     reference: str
@@ -93,6 +100,7 @@ class ModelRef:
     paper: Mapping[str, float | str] = field(default_factory=dict)
     checkpoint: str | None = None
     open_tokenizer: Callable[[], Tokenizer] | None = None
+    pretrained: "PretrainedModel | None" = None
 
     @property
     def trained(self) -> RunConfig | None:
@@ -128,9 +136,28 @@ class ModelRef:
             )
         return VocabularyTokenizer(vocabulary, self.reference)
 
-    def load(self, device: "torch.device") -> "LoadedModel":
-        """Loads the weights onto `device`."""
-        return LoadedModel(self, self.open(device))
+    def check_contexts(self, contexts: Sequence[int]) -> None:
+        """Refuses (UserError) contexts that the model has no positions for."""
+        limit = self.capabilities.positions
+        if limit is not None and contexts and max(contexts) > limit:
+            raise UserError(
+                f"{self.reference}: context {max(contexts):,} is beyond its positions",
+                f"give contexts of at most {limit:,}",
+            )
+
+    def load(self, device: "torch.device", precision: str = "fp32") -> "LoadedModel":
+        """Loads the weights onto `device`.
+
+        Args:
+            precision: fp32 or bf16; the latter of pretrained models only.
+        """
+        if precision == "fp32":
+            return LoadedModel(self, self.open(device))
+        if self.pretrained is None:
+            raise UserError(
+                f"--precision {precision}: {self.reference} is read in fp32", "drop the option"
+            )
+        return LoadedModel(self, self.pretrained.load(device, precision))
 
 
 @dataclass(frozen=True)
@@ -163,6 +190,8 @@ def resolve(reference: str, checkpoint: str = "best", results: Path = RESULTS) -
     kind, colon, place = reference.partition(":")
     if colon and kind in SOURCES:
         return SOURCES[kind](reference, place)
+    if reference in SHIPPED and not Path(reference).exists():
+        return open_shipped(reference)
     return _of_run(reference, find_run(reference, results), checkpoint)
 
 
@@ -170,7 +199,7 @@ def resolve_seeds(
     reference: str, checkpoint: str = "best", results: Path = RESULTS
 ) -> list[ModelRef]:
     """The model that `reference` names, or that of every seed of the row it names."""
-    if reference.partition(":")[0] in SOURCES:
+    if reference.partition(":")[0] in SOURCES or reference in SHIPPED:
         return [resolve(reference, checkpoint, results)]
     runs = find_runs(reference, results)
     if len(runs) == 1:
@@ -229,7 +258,57 @@ def open_foreign(reference: str, place: str) -> ModelRef:
     )
 
 
-SOURCES: dict[str, OpenSource] = dict.fromkeys(("hf", "torch", "tf"), open_foreign)
+def open_hf(reference: str, place: str) -> ModelRef:
+    """The model of a folder, or of a name on the hub; Transformer-XL is read by our own core."""
+    from txlbench.models.pretrained import pretrained_model
+
+    folder = Path(place)
+    if not place or folder.exists():
+        if pretrained_model.model_type(folder) in (None, "transfo-xl"):
+            return open_foreign(reference, place)
+        return open_pretrained(pretrained_model.open_folder(reference, folder))
+    return open_pretrained(pretrained_model.open_hub(reference, place))
+
+
+def open_gguf(reference: str, place: str) -> ModelRef:
+    """The model of a GGUF file."""
+    from txlbench.models.pretrained import pretrained_model
+
+    return open_pretrained(pretrained_model.open_gguf(reference, Path(place)))
+
+
+def open_shipped(name: str) -> ModelRef:
+    """The shipped model of that name, once it is prepared."""
+    from txlbench.models.pretrained import pretrained_model
+
+    return open_pretrained(pretrained_model.open_folder(name, prepared_folder(name)))
+
+
+def open_pretrained(source: "PretrainedModel") -> ModelRef:
+    """The reference to a model of transformers, whose weights are read when it is loaded."""
+    positions, bos = source.positions, source.tokenizer.bos
+    known = Capabilities(
+        source.vocabulary_size,
+        positions=None if positions is None else positions - (bos is not None),
+        reads_in_segments=False,
+        attends=source.attends,
+    )
+    return ModelRef(
+        source.reference,
+        known,
+        data_root() / "losses",
+        lambda: identity_of([file_checksum(file) for file in (*source.files, *source.settings)]),
+        source.load,
+        open_tokenizer=lambda: source.tokenizer,
+        pretrained=source,
+    )
+
+
+SOURCES: dict[str, OpenSource] = {
+    **dict.fromkeys(("torch", "tf"), open_foreign),
+    "hf": open_hf,
+    "gguf": open_gguf,
+}
 """Functions that make the reference `PREFIX:PLACE`, by prefix."""
 
 

@@ -162,6 +162,8 @@ def _source(subject: Subject) -> ReclSource:
 
 UNHASHED = ("out", "command", "device", "batch_size", "positions")
 """Fields of a request that change no number."""
+ADDED: Mapping[str, object] = {"precision": "fp32"}
+"""Fields that came later, with the values that leave earlier hashes as they were."""
 
 
 def run_recl(request: ReclRequest, progress: Progress = silent) -> PublishedFinding:
@@ -186,7 +188,7 @@ def measure_recl(request: ReclRequest, progress: Progress = silent) -> ReclRecor
 def identity(request: ReclRequest) -> str:
     """Hash of what was asked for: the same question has the same place."""
     fields = {key: value for key, value in vars(request).items() if key not in UNHASHED}
-    return fingerprint(fields)
+    return fingerprint({k: v for k, v in fields.items() if k not in ADDED or v != ADDED[k]})
 
 
 def read_groups(request: ReclRequest, progress: Progress = silent) -> list[list[Subject]]:

@@ -36,6 +36,7 @@ class ReclRequest:
         positions: [T], those of the loss files given, at which models are scored too.
         corpus, level, split, device, batch_size, attention_length, checkpoint: of models that are
             read for their losses; None for the model's own.
+        precision: fp32 or bf16, of pretrained models.
         out: the directory of results; default results/recl-<hash>.
         seed: random seed of the sign-flip test and the bootstrap.
         command: what was typed, for tables and figures.
@@ -54,6 +55,7 @@ class ReclRequest:
     batch_size: int | None = None
     attention_length: int | None = None
     checkpoint: str = "best"
+    precision: str = "fp32"
     out: Path | None = None
     seed: int = 0
     command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))

@@ -109,6 +109,7 @@ def _plan(reference: str, request: ReclRequest) -> list[_Pass]:
 
 
 def _pass(ref: ModelRef, request: ReclRequest) -> _Pass:
+    ref.check_contexts(request.contexts or DEFAULT_CONTEXTS)
     text = read_text(ref, request.corpus, request.level, request.split)
     positions = request.positions_in(len(text.ids), text.period)
     return _Pass(ref, text, positions, request, _place(ref, text, positions, request))
@@ -160,4 +161,6 @@ def _place(
         "clamp_len": None if ref.config is None else evaluation_clamp(ref.config),
         "tgt_len": None if ref.config is None else segments_of(ref.config).tgt_len,
     }
+    if request.precision != "fp32":
+        decides["precision"] = request.precision
     return ref.losses / f"{text.split}-{fingerprint(decides, 16)}.npz"

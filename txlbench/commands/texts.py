@@ -14,6 +14,7 @@ from txlbench.config.run_config import CorpusConfig, corpus_named
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import encode_text, prepare
 from txlbench.data.text import SPLITS
+from txlbench.data.tokenized import Tokenizer, shared_text, tokenized
 from txlbench.data.vocabulary import UNKNOWN, UnknownSymbolError, Vocabulary
 from txlbench.errors import UserError
 from txlbench.records.loss_file import UNREADABLE
@@ -27,6 +28,7 @@ class ScoredText:
         ids: [N + 1]; N of them are predicted.
         unknown: how many of them stand for symbols that the vocabulary lacks (`<unk>`).
         name, checksum, level, vocabulary: of the corpus; None where only ids were given.
+        bytes: of the text where a model's own tokenizer cuts it; None for a vocabulary of ours.
     """
 
     split: Part
@@ -36,10 +38,13 @@ class ScoredText:
     checksum: str | None = None
     level: Level | None = None
     vocabulary: str | None = None
+    bytes: int | None = None
 
     @property
     def units(self) -> tuple[str, ...]:
         """bpc or ppl; both where nothing tells what a token is."""
+        if self.bytes is not None:
+            return ("ppl",)
         return ("bpc", "ppl") if self.level is None else (UNITS[self.level],)
 
     @property
@@ -99,6 +104,8 @@ def read_text(
         UserError: if there is no such text, it is no longer the one that the run was trained on,
             or the model reads another level or lacks its symbols.
     """
+    if ref.pretrained is not None:
+        return _tokenized_text(ref, ref.pretrained.tokenizer, name, level, split)
     if name is None:
         if level is not None:
             raise UserError(f"--level {level}: is of a text", "give it with --corpus")
@@ -113,6 +120,33 @@ def read_text(
     if config.path is not None and vocabulary is not None:
         return _in_own_symbols(ref, vocabulary, config, split or "all", instead)
     return _of_corpus(ref, prepare(config), split or ("all" if config.path else "test"), instead)
+
+
+def _tokenized_text(
+    ref: ModelRef, tokenizer: Tokenizer, name: str | None, level: Level | None, split: Part | None
+) -> ScoredText:
+    """A corpus's text in the tokens of a pretrained model."""
+    if name is None:
+        raise UserError(f"{ref.reference}: was not trained here", "give --corpus")
+    config = corpus_named(name, level)
+    split = split or ("all" if config.path else "test")
+    text = shared_text(prepare(config), split)
+    tokens, size = tokenized(text, tokenizer), ref.capabilities.vocabulary_size
+    if int(tokens.ids.max(initial=0)) >= size:
+        raise UserError(
+            f"{ref.reference}: its tokenizer gives id {tokens.ids.max():,} of {size:,} tokens",
+            "give the tokenizer that belongs to the weights",
+        )
+    return ScoredText(
+        split,
+        tokens.ids,
+        tokens.unknown,
+        text.name,
+        text.checksum,
+        None,
+        tokenizer.fingerprint,
+        len(text.content),
+    )
 
 
 def _own_corpus(ref: ModelRef, split: Part, instead: str) -> ScoredText:

@@ -7,11 +7,12 @@ their output matrix (Gemma 2, Cohere, Granite), and only where they count.
 
 import inspect
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from txlbench.errors import UserError
@@ -36,7 +37,7 @@ class CausalModel:
             None for all.
     """
 
-    network: nn.Module
+    network: Any
     bos: int | None = None
     columns: NDArray[np.int64] | None = None
 

@@ -91,6 +91,13 @@ class PretrainedModel:
         return None if limit is None else int(limit)
 
     @property
+    def attends(self) -> bool:
+        """Whether every layer is softmax attention, as far as the configuration tells."""
+        kinds = set(getattr(self._text_config, "layer_types", None) or ())
+        has_heads = getattr(self._text_config, "num_attention_heads", None) is not None
+        return has_heads and kinds <= {"full_attention", "sliding_attention"}
+
+    @property
     def depth(self) -> int:
         """Number of layers."""
         return int(self._text_config.num_hidden_layers)
@@ -117,6 +124,12 @@ class PretrainedModel:
             return [self.folder / self.gguf]
         return sorted(self.folder.glob("*.safetensors"))
 
+    @property
+    def settings(self) -> list[Path]:
+        """The files beside the weights that decide losses."""
+        names = (CONFIG, "tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+        return [] if self.gguf else [f for f in map(self.folder.joinpath, names) if f.is_file()]
+
     def load(self, device: "torch.device", precision: str = "fp32") -> "CausalModel":
         """The model in evaluation mode on `device`.
 
@@ -140,7 +153,15 @@ class PretrainedModel:
                 f"{missing[0]}",
                 "get its files again",
             )
-        return CausalModel(network.to(device).eval(), self.tokenizer.bos)
+        network.to(device)
+        return CausalModel(network.eval(), self.tokenizer.bos)
+
+    def save(self, folder: Path) -> None:
+        """Writes it as a folder of safetensors in fp32, with its tokenizer."""
+        import torch
+
+        self.load(torch.device("cpu")).network.save_pretrained(folder)
+        self.tokenizer.save(folder)
 
 
 def open_folder(reference: str, folder: Path) -> PretrainedModel:

@@ -70,6 +70,10 @@ class TextTokenizer:
         """The text of `ids`; bytes that are not UTF-8 come out as U+FFFD."""
         return b"".join(self.pieces[int(number)] for number in ids).decode(errors="replace")
 
+    def save(self, folder: Path) -> None:
+        """Writes the tokenizer's files into `folder`."""
+        self._tokenizer.save_pretrained(folder)
+
     @cached_property
     def pieces(self) -> list[bytes]:
         """The bytes of each token, by id."""
