@@ -144,7 +144,7 @@ def _evaluate(request: EvalRequest, ref: ModelRef) -> list[EvalResult]:
     measurements = _measurements(request, settings, text)
     results = []
     for measurement in measurements:
-        depth, keep = settings.model.n_layer, request.losses is not None
+        depth, keep = settings.model.depth, request.losses is not None
         scored = score(loaded.model, text.ids, measurement, depth, device, keep_losses=keep)
         suspicion = _suspicion(request, ref, scored)
         results.append(EvalResult(ref.reference, measurement, scored, text, suspicion))
@@ -242,7 +242,17 @@ def _in_regime(request: EvalRequest, config: Settings, split: Part) -> Measureme
 
 
 def _refuse_what_excludes(request: EvalRequest, settings: Settings) -> None:
-    kind, recurrent = settings.model.kind, settings.model.is_recurrent
+    kind, recurrent = settings.model.name, settings.model.is_recurrent
+    if settings.model.kind == "hf":
+        if request.mem_len and settings.train is not None and not settings.train.recurrence:
+            raise UserError(
+                f"--mem-len: {kind} was trained without memory, and transformers' was not tried",
+                "drop the option",
+            )
+        if request.clamp_len is not None:
+            raise UserError(f"--clamp-len: {kind} clamps no distance", "drop the option")
+        if request.zero_memory:
+            raise UserError(f"--zero-memory: {kind} is not of this suite", "drop the option")
     if request.attention_lengths and request.same_length is False:
         raise UserError(
             "--no-same-length: an attention length is the same for every query", "drop one of them"

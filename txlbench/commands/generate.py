@@ -111,13 +111,13 @@ def _span(loaded: LoadedModel, mem_len: int | None) -> tuple[AttentionSpan | Non
     trained, tgt_len = training_span(settings), segments_of(settings).tgt_len
     if mem_len is not None and not known.attends:
         raise UserError(
-            f"--mem-len: the state of {settings.model.kind} reaches back without limit",
+            f"--mem-len: the state of {settings.model.name} reaches back without limit",
             "drop the option",
         )
     if not known.reads_in_segments:
         if mem_len is not None:
             raise UserError(
-                f"--mem-len: positions of {settings.model.name} restart at every segment",
+                f"--mem-len: {settings.model.name} starts anew at every segment",
                 "drop the option: the newest tokens are read anew for each",
             )
         return None, tgt_len

@@ -328,10 +328,12 @@ def capabilities_of(
         level: None to tell it from the vocabulary.
     """
     coherent = config.model.has_coherent_memory
+    # transformers' caches were tried before training with memory, and only then.
+    tried = config.model.kind != "hf" or segments_of(config).recurrence
     return Capabilities(
         vocabulary_size,
         longest_context=None if coherent else segments_of(config).tgt_len,
-        reads_in_segments=coherent,
+        reads_in_segments=coherent and tried,
         attends=not config.model.is_recurrent,
         level=level or (None if tokens is None else likely_level(tokens)),
         tokens=tokens,

@@ -109,6 +109,28 @@ def register_encoding(name: str, entry: EncodingEntry) -> None:
         raise UserError(f"encoding '{name}' is already registered", "choose another name")
 
 
+STATEFUL_ARCHITECTURES = frozenset(
+    {
+        *("bailing_hybrid", "bamba", "deepseek_v4", "falcon_h1", "falcon_mamba", "glm5_next"),
+        *("granitemoehybrid", "jamba", "kimi_linear", "lara_mini", "lfm2", "lfm2_moe", "mamba"),
+        *("mamba2", "minimax", "nemotron_h", "olmo_hybrid", "qwen3_5", "qwen3_5_moe"),
+        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp", "recurrent_gemma"),
+        *("rwkv", "xlstm", "zamba", "zamba2", "zaya"),
+    }
+)
+"""Architectures of transformers that have a recurrent state, in all layers or in some (hybrids):
+they have no attention length to choose."""
+
+LEARNED_POSITIONS: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(("biogpt", "ctrl"), ("max_position_embeddings", 1024)),
+    **dict.fromkeys(("gpt2", "gpt_bigcode"), ("n_positions", 1024)),
+    **dict.fromkeys(("gpt_neo", "opt", "xglm"), ("max_position_embeddings", 2048)),
+    "openai-gpt": ("n_positions", 512),
+}
+"""Architectures of transformers with absolute positions: the key of `model.config` that says how
+many there are, and its default. No longer segment can be read, nor memory be carried."""
+
+
 @dataclass(frozen=True)
 class CorpusEntry:
     """A named corpus: where its class is, and what is known of it without reading it.

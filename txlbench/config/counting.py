@@ -2,9 +2,15 @@
 
 import math
 from itertools import pairwise
+from typing import Any
 
-from txlbench.config.catalogue import ENCODINGS
-from txlbench.config.model import ModelConfig, clusters_of, softmax_projections
+from txlbench.config.catalogue import ENCODINGS, load_class
+from txlbench.config.model import (
+    ARCHITECTURE_SIZES,
+    ModelConfig,
+    clusters_of,
+    softmax_projections,
+)
 from txlbench.config.run_config import RunConfig
 
 EULER = 0.5772
@@ -13,10 +19,17 @@ EULER = 0.5772
 
 def parameters(config: ModelConfig, vocabulary_size: int) -> int:
     """Weights of the model, shared ones once; a test holds it against the built module."""
+    if config.kind == "hf":
+        return int(_architecture(config, vocabulary_size).parameters)
     outside, entry = _embedding_and_softmax(config, vocabulary_size), config.encoding_entry
     if entry is None:
         return outside + _recurrent_layers(config)
     return outside + config.n_layer * _block(config) + entry.parameters(config)
+
+
+def _architecture(config: ModelConfig, vocabulary_size: int) -> Any:
+    """The `ArchitectureSizes` of a model of kind hf, for which transformers is imported."""
+    return load_class(ARCHITECTURE_SIZES)(config, vocabulary_size)
 
 
 def _embedding_and_softmax(config: ModelConfig, vocabulary_size: int) -> int:
@@ -57,7 +70,8 @@ def train_flops(config: RunConfig, vocabulary_size: int) -> int:
     """Necessary FLOPs of the training: two a multiplication, backward twice the forward.
 
     Each projection once for a new token, keys and values of the memory once a step, attention
-    over M + (L + 1) / 2 keys.
+    over M + (L + 1) / 2 keys. For kind hf 6 N for each token, with the N weights that it is
+    multiplied with, as is usual (Kaplan et al. 2020): what attention or a scan takes is left out.
     """
     train = config.train
     tokens = train.batch_size * train.tgt_len * train.max_step
@@ -73,6 +87,8 @@ def token_flops(
     Args:
         cached: keys and values of the memory were computed with their tokens.
     """
+    if model.kind == "hf":
+        return 2.0 * _architecture(model, vocabulary_size).products
     layers = _recurrent_layers(model) if model.is_recurrent else 0.0
     if not model.is_recurrent:
         layers = model.n_layer * _layer_work(model, tgt_len, mem_len, cached)
@@ -117,7 +133,10 @@ def resume_bytes(config: RunConfig, vocabulary_size: int) -> int:
     model, train = config.model, config.train
     copies = 3 + (train.average_from is not None)
     states = 0
-    if not model.is_recurrent:
+    if model.kind == "hf":
+        cached = _architecture(model, vocabulary_size).cached
+        states = train.batch_size * train.memory * cached
+    elif not model.is_recurrent:
         states = train.batch_size * train.memory * model.d_model * model.n_layer
     return FLOAT * (copies * parameters(model, vocabulary_size) + states)
 

@@ -186,7 +186,7 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
             longest = max(attention_lengths(configs[0]))
             warnings.append(
                 f"row '{label}': attention lengths above {longest} are skipped, as "
-                f"{configs[0].model.encoding} has positions for {longest} only"
+                f"{configs[0].model.name} has positions for {longest} only"
             )
         lines.append(Line(label, configs, row.paper, row.note))
     _check_exclusions(file, document)  # once the grid's own keys and values are known to be right

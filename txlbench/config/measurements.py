@@ -116,7 +116,12 @@ def by_position(config: RunConfig, split: Split) -> Measurement:
 
 
 def evaluation_clamp(config: Settings) -> int | None:
-    """clamp_len at attention lengths other than the trained one: evaluate's, else the model's."""
+    """clamp_len at attention lengths other than the trained one: evaluate's, else the model's.
+
+    Architectures of transformers clamp no distance.
+    """
+    if config.model.kind == "hf":
+        return None
     asked = config.evaluate.clamp_len
     return config.model.clamp_len if asked is None else asked
 

@@ -11,7 +11,13 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from txlbench.config.base import Section
-from txlbench.config.catalogue import ENCODINGS, EncodingEntry
+from txlbench.config.catalogue import (
+    ENCODINGS,
+    LEARNED_POSITIONS,
+    STATEFUL_ARCHITECTURES,
+    EncodingEntry,
+    load_class,
+)
 from txlbench.errors import UserError, suggestion
 
 RECURRENT_KINDS = frozenset({"lstm", "qrnn"})
@@ -24,6 +30,9 @@ ATTENTION_KEYS = frozenset(
     }
 )
 """Keys that mean nothing to a recurrent kind and are set to their defaults there."""
+
+ARCHITECTURE_SIZES = "txlbench.models.architectures.architecture:architecture_sizes"
+"""The function that counts a model of kind hf; it loads transformers, and so is no import here."""
 
 
 class ModelConfig(Section):
@@ -53,16 +62,23 @@ class ModelConfig(Section):
         shaw_bias: adds the content and position biases of the released code, which the paper's
             definition of Shaw's encoding does not have (erratum E9).
         init_std, proj_init_std: standard deviations of initial weights and projections.
-        kind: transformer, or lstm or qrnn, for which the keys of attention mean nothing.
+        kind: transformer, or lstm or qrnn, for which the keys of attention mean nothing, or hf:
+            an architecture of Hugging Face transformers, trained from scratch (extra hf).
         dropoute: dropout of whole words of the embedding, as in AWD-LSTM.
         dropouti, dropouth: of lstm and qrnn: dropout on the input and between layers; default
             dropout.
         wdrop: of lstm: dropout on the hidden-to-hidden weights.
         variational: dropout masks are shared by all tokens of a segment; always so in lstm, qrnn.
+        architecture: of kind hf: a causal language model of transformers by its model type, as
+            llama or mamba; the keys above but kind mean nothing to it.
+        config: of kind hf: keys of the architecture's configuration, by its own names; what is
+            left out has its default there. The vocabulary is the corpus's.
     """
 
     ADDED = MappingProxyType(
         {
+            "architecture": None,
+            "config": {},
             "dropoute": 0.0,
             "dropouti": None,
             "dropouth": None,
@@ -71,7 +87,7 @@ class ModelConfig(Section):
         }
     )
 
-    kind: Literal["transformer", "lstm", "qrnn"] = "transformer"
+    kind: Literal["transformer", "lstm", "qrnn", "hf"] = "transformer"
     encoding: str = "xl"
     n_layer: int = Field(4, ge=1)
     d_model: int = Field(128, ge=1)
@@ -97,6 +113,8 @@ class ModelConfig(Section):
     dropouth: float | None = Field(None, ge=0, lt=1)
     wdrop: float = Field(0.0, ge=0, lt=1)
     variational: bool = False
+    architecture: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    config: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("encoding")
     @classmethod
@@ -112,6 +130,9 @@ class ModelConfig(Section):
         if not isinstance(given, dict):
             return given
         filled = dict(given)
+        if filled.get("kind") == "hf":
+            own = cls.model_fields.keys() - {"kind", "architecture", "config"}
+            filled = {key: value for key, value in filled.items() if key not in own}
         if filled.get("kind") in RECURRENT_KINDS:
             filled = {key: value for key, value in filled.items() if key not in ATTENTION_KEYS}
         d_model, n_head = filled.get("d_model", 128), filled.get("n_head", 4)
@@ -142,6 +163,10 @@ class ModelConfig(Section):
                 f"div_val {self.div_val} leaves the last of {clusters} clusters no dimension of "
                 f"d_embed {self.embed_size}; lower div_val or drop a cutoff"
             )
+        if self.kind == "hf" and self.architecture is None:
+            raise ValueError("kind hf needs model.architecture, for example llama")
+        if self.kind != "hf" and (self.architecture is not None or self.config):
+            raise ValueError(f"architecture and config go with kind hf, not {self.kind}")
         if self.wdrop and self.kind != "lstm":
             raise ValueError(f"wdrop goes with kind lstm, not {self.kind}")
         for name, entry in ENCODINGS.items():
@@ -177,22 +202,36 @@ class ModelConfig(Section):
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether the hidden state is the memory, as of lstm and qrnn."""
-        return self.kind in RECURRENT_KINDS
+        """Whether a recurrent state is the memory or a part of it, as of lstm, qrnn and mamba."""
+        return self.kind in RECURRENT_KINDS or self.architecture in STATEFUL_ARCHITECTURES
 
     @property
     def name(self) -> str:
-        """What sets the model apart: its encoding, or its kind."""
+        """What sets the model apart: its encoding, its architecture, or its kind."""
+        if self.architecture is not None:
+            return self.architecture
         return self.kind if self.is_recurrent else self.encoding
 
     @property
+    def depth(self) -> int:
+        """The number of layers; of kind hf as its architecture has it, which loads transformers."""
+        if self.kind != "hf":
+            return self.n_layer
+        layers: int = load_class(ARCHITECTURE_SIZES)(self, 1).n_layer
+        return layers
+
+    @property
     def encoding_entry(self) -> EncodingEntry | None:
-        """The catalogue's entry of the encoding; None for a recurrent kind, which has none."""
-        return None if self.is_recurrent else ENCODINGS[self.encoding]
+        """The catalogue's entry of the encoding; None for kinds that have none."""
+        return ENCODINGS[self.encoding] if self.kind == "transformer" else None
 
     @property
     def learned_positions(self) -> int | None:
         """How many positions the model has learned, the longest segment it reads; None for any."""
+        if self.architecture in LEARNED_POSITIONS:
+            key, default = LEARNED_POSITIONS[self.architecture]
+            positions: int = self.config.get(key, default)
+            return positions
         entry = self.encoding_entry
         if entry is None or not entry.learned_positions:
             return None
@@ -201,6 +240,8 @@ class ModelConfig(Section):
     @property
     def has_coherent_memory(self) -> bool:
         """Whether what is remembered means the same in the next segment."""
+        if self.kind == "hf":
+            return self.architecture not in LEARNED_POSITIONS
         return self.encoding_entry is None or self.encoding_entry.relative
 
 

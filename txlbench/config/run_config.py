@@ -240,8 +240,15 @@ class RunConfig(Section):
             )
         if train.compile and model.is_recurrent:
             raise ValueError(f"train.compile: {model.kind} reads token by token; drop it")
+        if model.kind == "hf":
+            self._check_architecture()
         positions = model.learned_positions
         if positions is not None and train.tgt_len > positions:
+            if model.kind == "hf":
+                raise ValueError(
+                    f"train.tgt_len {train.tgt_len}: {model.name} has {positions} positions; "
+                    "lower it, or raise their number in model.config"
+                )
             raise ValueError(
                 f"model.max_distance {model.max_distance} is too small for {model.encoding} at "
                 f"train.tgt_len {train.tgt_len}; leave it out"
@@ -259,3 +266,20 @@ class RunConfig(Section):
                     f"attention length {shortest}; tokens would be left out"
                 )
         return self
+
+    def _check_architecture(self) -> None:
+        """Refuses settings of training that an architecture of transformers cannot follow."""
+        name, train = self.model.name, self.train
+        if train.recurrence and not self.model.has_coherent_memory:
+            raise ValueError(
+                f"train.recurrence: {name} has absolute positions, which memory cannot keep apart "
+                "from those of the next segment; set it to false"
+            )
+        if train.recurrence and self.model.is_recurrent and train.loss == "half":
+            raise ValueError(
+                f"train.loss half reads tokens twice, but the state of {name} can be carried only "
+                "from the end of a segment; use loss full, or recurrence false"
+            )
+        for key in ("compile", "aux_layers"):
+            if getattr(train, key):
+                raise ValueError(f"train.{key}: not for an architecture of transformers; drop it")

@@ -103,11 +103,13 @@ def read_windows(
     if config.is_recurrent:
         if attention_length is not None:
             raise UserError(
-                f"--attention-length: {config.kind} has no attention", "drop the option"
+                f"--attention-length: {config.name} has no attention length to choose",
+                "drop the option",
             )
         span = AttentionSpan(mem_len=longest)
         return WindowReader(model, span, longest, columns), windows or _fit(tokens, longest)
     row = config.n_head * longest
+    whole = config.kind == "hf" or not config.has_coherent_memory
     if windows is None:
         windows = min(_fit(tokens, longest), _fit(scores, row * longest))
     segments = max(round(longest / SEGMENT), -(-longest // _fit(scores, row * windows)))
@@ -116,7 +118,7 @@ def read_windows(
         clamp_len=clamp_len,
         same_length=attention_length is not None,
     )
-    segment = -(-longest // segments) if config.has_coherent_memory else longest
+    segment = longest if whole else -(-longest // segments)
     return WindowReader(model, span, segment, columns), windows
 
 

@@ -67,6 +67,9 @@ def reuse_task(setting: Setting, span: AttentionSpan, tgt_len: int, attends: boo
     state: Any = model.initial_state(setting.batch_size, span)
     if attends:
         state = zero_memory(model, setting.batch_size, span)
+    if attends and not state.tensors():  # a cache of transformers has no size before it is used
+        with torch.no_grad():
+            _, state = model.forward(setting.tokens(span.mem_len), state)
     state = model.evaluation_state(state)
     passes = -(-AT_LEAST // tgt_len)
 

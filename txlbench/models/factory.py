@@ -45,6 +45,7 @@ MODELS = {
     "transformer": "txlbench.models.transformer:Transformer",
     "lstm": "txlbench.models.recurrent:LSTM",
     "qrnn": "txlbench.models.recurrent:QRNN",
+    "hf": "txlbench.models.architectures.architecture_model:ArchitectureModel",
 }
 """The class of each kind of model, imported when one is built."""
 
@@ -56,7 +57,8 @@ def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
         vocabulary_size: V, a fact of the corpus and not of the configuration.
     """
     model = _structure(config, vocabulary_size)
-    initialise(model, config)
+    if config.kind != "hf":  # its architecture has drawn them, in its own way
+        initialise(model, config)
     return model
 
 

@@ -106,7 +106,6 @@ class RunResult:
         return (
             length is not None
             and not self.config.model.has_coherent_memory
-            and self.config.model.learned_positions is None
             and not self.config.train.recurrence
             and length > self.config.train.tgt_len
         )

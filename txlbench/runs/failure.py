@@ -71,10 +71,12 @@ def remedy(config: RunConfig, trained: bool = False) -> str:
             f"lower evaluate.batch_size ({evaluate.batch_size}) or "
             f"evaluate.attention_lengths ({max(evaluate.attention_lengths, default='none')})"
         )
-    size = {"model.d_model": model.d_model, "model.n_layer": model.n_layer}
-    if not model.is_recurrent:
+    size: dict[str, object] = {"model.d_model": model.d_model, "model.n_layer": model.n_layer}
+    if model.kind == "hf":
+        size = {"model.config": "its sizes"}
+    elif not model.is_recurrent:
         size["model.d_inner"] = model.inner_size
-    lower = {
+    lower: dict[str, object] = {
         "train.batch_size": train.batch_size,
         "train.tgt_len": train.tgt_len,
         **({"train.mem_len": train.memory} if train.memory else {}),

@@ -73,6 +73,8 @@ def missing(
 
 
 SCHEMA = "txlbench.plan/1"
+SOME_TOKENS = 64
+"""A vocabulary for trying a model out while the text is not prepared."""
 
 
 class Need(StrEnum):
@@ -135,7 +137,24 @@ def open_experiment(request: Request) -> tuple[Experiment, ExperimentDirectory, 
     experiment = load_experiment(request.spec, request.overrides)
     directory = ExperimentDirectory(request.out or RESULTS / experiment.name)
     chosen = experiment.only(request.only) if request.only else experiment
-    return experiment, directory, make_plan(chosen, directory)
+    plan = make_plan(chosen, directory)
+    for run in plan:
+        if run.config.model.kind == "hf":
+            _check_architecture(request.spec, run)
+    return experiment, directory, plan
+
+
+def _check_architecture(spec: Path, run: PlannedRun) -> None:
+    """Refuses an architecture that transformers has not, or that cannot be trained as asked.
+
+    A large model is tried where it is trained.
+    """
+    from txlbench.models.architectures.probe import try_out  # loads torch and transformers
+
+    try:
+        try_out(run.config, vocabulary_size(run) or SOME_TOKENS)
+    except UserError as error:
+        raise UserError(f"{spec}: row '{run.labels[0]}': {error.problem}", error.remedy) from error
 
 
 def make_plan(experiment: Experiment, directory: ExperimentDirectory) -> list[PlannedRun]:

@@ -23,6 +23,8 @@ from txlbench.data.prepare import prepare
 from txlbench.data.streams import Streams
 from txlbench.evaluation.scoring import score
 from txlbench.machine import current_commit, processor
+from txlbench.models.architectures.architecture_model import ArchitectureModel
+from txlbench.models.architectures.probe import check_architecture
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
@@ -97,6 +99,8 @@ class TrainingRun:
     def __post_init__(self) -> None:
         config, train_config = self.config, self.config.train
         model = build_model(config.model, len(self.corpus.vocabulary)).to(self.device)
+        if isinstance(model, ArchitectureModel):
+            check_architecture(model, len(self.corpus.vocabulary), train_config)
         self.settings = Settings(
             train_config,
             training_span(config),
