@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Train and measure every row of an experiment file.",
     ),
     "data": ("txlbench.cli.data:data", "List, prepare, show and export corpora."),
+    "models": ("txlbench.cli.pretrained:models", "List, prepare and show models."),
     "figures": ("txlbench.cli.results:figures", "Rebuild tables and figures from stored results."),
     "status": ("txlbench.cli.results:status", "Show every run with its state, loss and progress."),
     "prune": ("txlbench.cli.results:prune", "List what no result needs, and delete it."),

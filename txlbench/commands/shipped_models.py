@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from txlbench.data.download import create_directory, data_root
-from txlbench.errors import UserError
+from txlbench.errors import UserError, suggestion
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ def prepare_model(name: str, say: Say) -> Path:
     """
     from txlbench.models.pretrained.pretrained_model import open_gguf
 
+    if name not in SHIPPED:
+        raise UserError(f"{name}: no shipped model", suggestion(name, SHIPPED))
     folder = folder_of(name)
     if folder.is_dir():
         return folder

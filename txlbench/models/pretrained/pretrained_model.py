@@ -3,6 +3,8 @@
 Weights are safetensors or GGUF, never a pickle, and no code that comes with them is run.
 """
 
+import contextlib
+import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -153,14 +155,17 @@ class PretrainedModel:
                 f"{missing[0]}",
                 "get its files again",
             )
-        network.to(device)
-        return CausalModel(network.eval(), self.tokenizer.bos)
+        return CausalModel(network.to(device).eval(), self.tokenizer.bos)
 
     def save(self, folder: Path) -> None:
         """Writes it as a folder of safetensors in fp32, with its tokenizer."""
         import torch
+        from transformers import AutoModelForCausalLM
 
-        self.load(torch.device("cpu")).network.save_pretrained(folder)
+        weights = self.load(torch.device("cpu")).network.state_dict()
+        plain = AutoModelForCausalLM.from_config(self.config)  # what is dequantised cannot be saved
+        plain.load_state_dict(weights)
+        plain.save_pretrained(folder)
         self.tokenizer.save(folder)
 
 
@@ -260,9 +265,10 @@ def _loaded(source: PretrainedModel, loader: Any, **options: Any) -> Any:
     elif loader.__name__ != "AutoConfig":
         options["use_safetensors"] = True
     try:
-        return loader.from_pretrained(
-            source.folder, trust_remote_code=False, local_files_only=True, **options
-        )
+        with contextlib.redirect_stderr(io.StringIO()):  # bars of its own
+            return loader.from_pretrained(
+                source.folder, trust_remote_code=False, local_files_only=True, **options
+            )
     except ImportError as error:
         raise UserError(f"{source.reference}: {error}", "pip install 'txlbench[hf]'") from error
     except Exception as error:  # transformers raises every kind
