@@ -12,8 +12,10 @@ import pytest
 
 from txlbench.records import claim
 from txlbench.records.claim import (
+    OWNER,
     SILENCE_SECONDS,
     ClaimLost,
+    Holder,
     check_claim,
     claimed,
     holder,
@@ -263,6 +265,20 @@ def test_a_claim_is_lost_to_a_later_one_or_with_its_directory(tmp_path):
     assert (tmp_path / "run.stale-1" / ".claim.1").stat().st_mtime == 0
 
 
+def test_a_job_that_is_started_again_follows_itself_at_once(tmp_path, host, monkeypatch):
+    """Its first life's machine died; only the scheduler can know."""
+    monkeypatch.setenv(OWNER, "slurm 7")
+    dead = host("elsewhere")
+    assert dead.says() == "mine"
+    dead.kill()
+    assert holder(tmp_path).owner == "slurm 7"
+    monkeypatch.setenv(OWNER, "slurm 8")
+    assert is_claimed(tmp_path)
+    monkeypatch.setenv(OWNER, "slurm 7")
+    with claimed(tmp_path, patience=0) as mine:
+        assert mine
+
+
 def test_whoever_wakes_up_while_it_is_replaced_keeps_the_run(tmp_path, monkeypatch):
     """The holder touches its lease after its successor judged it, and before it looks again."""
     (tmp_path / ".claim.1").touch()
@@ -290,7 +306,7 @@ def test_without_locks_leases_decide(tmp_path, without_locks):
         assert mine
         assert theirs is None
         assert is_claimed(tmp_path)
-        assert holder(tmp_path) == os.uname().nodename
+        assert holder(tmp_path) == Holder(os.uname().nodename)
     assert not is_claimed(tmp_path)
 
 

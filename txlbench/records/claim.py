@@ -7,6 +7,9 @@ of the run. A lease holds while its time of modification is recent by the clock 
 the holder touches it, and sets it back to zero in the end. One that has been silent for
 `SILENCE_SECONDS` may be followed by the next number, which one process alone can create. A holder
 that was suspended that long finds a higher number than its own, and writes nothing any more.
+
+A launcher that starts a job again in place of one whose machine died names both by one `OWNER`; the
+second need not wait for the silence of the first.
 """
 
 import contextlib
@@ -30,6 +33,8 @@ HEARTBEAT_SECONDS = 30.0
 PATIENCE_SECONDS = 1.0
 """Whoever only looks, or writes a run's configuration, holds its lock for a moment."""
 RETRY_SECONDS = 0.02
+OWNER = "TXLBENCH_OWNER"
+"""The variable that names the launcher's job which a process belongs to, in all its lives."""
 KEPT_LEASES = 4
 """Earlier leases stay a while: to create one anew would not tell that it is out of date."""
 WITHOUT_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}
@@ -72,10 +77,24 @@ def is_claimed(run: Path) -> bool:
     return lease is not None and lease.is_in_force(with_locks=lock is True)
 
 
-def holder(run: Path) -> str:
-    """The machine whose process holds the run, or held it last; empty where nobody did."""
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a run, or held it last; empty where nobody did.
+
+    Attributes:
+        host: name of the machine.
+        owner: the launcher's job, as in `OWNER`.
+    """
+
+    host: str = ""
+    owner: str = ""
+
+
+def holder(run: Path) -> Holder:
+    """Who holds the run in directory `run`, or held it last."""
     lease = _latest(run)
-    return str(lease.content().get("host", "")) if lease else ""
+    content = lease.content() if lease else {}
+    return Holder(str(content.get("host", "")), str(content.get("owner", "")))
 
 
 def check_claim(run: Path) -> None:
@@ -163,6 +182,8 @@ class _Lease:
         if self.touched <= 0:
             return False
         content = self.content()
+        if content.get("owner") and content["owner"] == _self()["owner"]:
+            return False
         if content.get("machine") == _machine():
             return not with_locks and _is_alive(content.get("pid"))
         return _clock(self.path.parent) - self.touched < SILENCE_SECONDS
@@ -218,6 +239,7 @@ def _self() -> dict[str, object]:
         "host": socket.gethostname(),
         "machine": _machine(),
         "pid": os.getpid(),
+        "owner": os.environ.get(OWNER, ""),
         "time": time.time(),
     }
 

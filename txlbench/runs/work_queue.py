@@ -86,5 +86,5 @@ class WorkQueue:
 
 def _place(run: PlannedRun) -> str:
     """The run's title, and the machine where it is at work if that is another one."""
-    host = holder(run.directory.path)
+    host = holder(run.directory.path).host
     return run.title + (f" (on {host})" if host not in ("", socket.gethostname()) else "")

@@ -40,7 +40,9 @@ def open_executor(
     _check_extra(launcher)
     if launcher == "ray":
         raise UserError("--launcher ray: not there yet", "use --launcher process")
-    raise UserError("--launcher slurm: not there yet", "use --launcher process")
+    from txlbench.runs.executors.slurm import SlurmExecutor
+
+    yield SlurmExecutor(request, todo)
 
 
 LIBRARIES = {"ray": "ray", "slurm": "submitit"}
