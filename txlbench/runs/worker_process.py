@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from txlbench.errors import ExitStatus, UserError
 from txlbench.records.claim import is_claimed
@@ -28,9 +29,12 @@ class WorkerProcess:
 
     Args:
         environment: all of it, threads and allocator included.
+        folder: its working directory; None for this process's.
     """
 
-    def __init__(self, job: Job, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, job: Job, environment: Mapping[str, str], folder: Path | None = None
+    ) -> None:
         self.job = job
         self._log = RunDirectory(job.directory).log_file.open("a")
         with held_back():
@@ -41,6 +45,7 @@ class WorkerProcess:
                 stderr=subprocess.STDOUT,
                 text=True,
                 env=dict(environment),
+                cwd=folder,
                 start_new_session=True,  # Ctrl-C reaches the parent alone, which passes it on
             )
 

@@ -20,7 +20,7 @@ def open_executor(
     request: Request,
     runs: int,
     todo: int,
-    warn: Callable[[str], None],  # noqa: ARG001
+    warn: Callable[[str], None],
 ) -> Iterator[Executor]:
     """The executor of `request.launch`, connected inside; where nothing is to be done, no cluster.
 
@@ -39,7 +39,11 @@ def open_executor(
         return
     _check_extra(launcher)
     if launcher == "ray":
-        raise UserError("--launcher ray: not there yet", "use --launcher process")
+        from txlbench.runs.executors.ray_tasks import open_ray
+
+        with open_ray(request, todo, warn) as executor:
+            yield executor
+        return
     from txlbench.runs.executors.slurm import SlurmExecutor
 
     yield SlurmExecutor(request, todo)
