@@ -127,12 +127,12 @@ def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> ReclGroup:
         )
     group = ModelGroup(
         names=tuple(subject.title for subject in subjects),
-        losses=np.stack([subject.losses.losses for subject in subjects]).astype(np.float64),
+        losses=np.stack([subject.losses.nats for subject in subjects]),
         contexts=tuple(first.contexts.tolist()),
         positions=first.positions,
         longest=tuple(subject.losses.longest for subject in subjects),
         with_resets={
-            subject.title: subject.with_resets.losses.astype(np.float64)
+            subject.title: subject.with_resets.nats
             for subject in subjects
             if subject.with_resets is not None
         },
@@ -140,8 +140,10 @@ def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> ReclGroup:
     return group_report(group, terms, {subject.title: subject.paper for subject in subjects})
 
 
-def _unit(subjects: Sequence[Subject]) -> Literal["bpc", "ppl"]:
-    """bpc where every model's losses are of characters or bytes, else perplexity."""
+def _unit(subjects: Sequence[Subject]) -> Literal["bpc", "bpb", "ppl"]:
+    """bpb on the same bytes, bpc where every model reads characters or bytes, else perplexity."""
+    if subjects[0].losses.bytes is not None:
+        return "bpb"
     units = {subject.losses.settings.get("unit") for subject in subjects}
     return "bpc" if units == {"bpc"} else "ppl"
 

@@ -58,7 +58,7 @@ class AttentionSpan:
         return self.mem_len if self.same_length else None
 
 
-DECIMALS = {"bpc": 3, "ppl": 2}
+DECIMALS = {"bpc": 3, "bpb": 3, "ppl": 2}
 """Digits after the point in tables and on screen; files keep full precision."""
 
 LARGEST_EXPONENT = 700.0
@@ -66,8 +66,8 @@ LARGEST_EXPONENT = 700.0
 
 
 def displayed(nats: float, unit: str) -> float:
-    """`nats` in `unit`: bpc (nats / ln 2) or ppl (exp nats; infinite where that overflows)."""
-    if unit == "bpc":
+    """`nats` in `unit`: bpc or bpb (nats / ln 2), or ppl (exp nats; infinite beyond floats)."""
+    if unit in ("bpc", "bpb"):
         return nats / math.log(2)
     return math.exp(nats) if nats <= LARGEST_EXPONENT else math.inf
 

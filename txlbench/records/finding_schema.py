@@ -182,6 +182,7 @@ class ReclRecord(Finding):
     Attributes:
         level: of the sign-flip test.
         r: shares of tokens that are the hardest.
+        unit: of losses; bpb where models with several tokenizers were scored on the same bytes.
     """
 
     SCHEMA = "txlbench.recl/1"
@@ -191,10 +192,20 @@ class ReclRecord(Finding):
     contexts: Annotated[tuple[int, ...], Field(min_length=2)]
     r: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]
     seed: int
-    unit: Literal["bpc", "ppl"]
+    unit: Literal["bpc", "bpb", "ppl"]
     models: dict[str, ReclSource]
     groups: Annotated[tuple[ReclGroup, ...], Field(min_length=1)]
     seeds: tuple[SeedEstimate, ...] = ()
+
+    @property
+    def counted_in(self) -> str:
+        """What contexts are counted in."""
+        return "bytes" if self.unit == "bpb" else "tokens"
+
+    @property
+    def targets(self) -> str:
+        """What was scored: tokens, or units of text between boundaries that tokenizers share."""
+        return "units" if self.unit == "bpb" else "tokens"
 
     def named_groups(self) -> Iterator[ReclGroup]:
         """The groups, with letters where there are several."""

@@ -4,6 +4,9 @@ An .npz file that any program can write: `losses` [C, T] in nats, `contexts` [C]
 `positions` [T], the index of each predicted token in its split. Strings and numbers beside them
 say whose losses they are. Losses of several models may be compared where tokens, contexts and
 vocabulary are the same.
+
+Where models with several tokenizers were scored on the same bytes, a target is a unit of text of
+one or more tokens: `bytes` [T] are their lengths, and contexts and positions are in bytes too.
 """
 
 import json
@@ -88,6 +91,7 @@ class LossFile:
         settings: how the losses were obtained, as plain data.
         longest: the most predecessors the model can use; None without limit.
         path: where it was read from.
+        bytes: [T], bytes of each target, if contexts and positions are in bytes; None in tokens.
     """
 
     losses: NDArray[Any]
@@ -101,6 +105,13 @@ class LossFile:
     settings: Mapping[str, JsonValue] = field(default_factory=dict)
     longest: int | None = None
     path: Path | None = None
+    bytes: NDArray[Any] | None = None
+
+    @property
+    def nats(self) -> NDArray[np.float64]:
+        """[C, T]: losses whose mean is nats a token, or nats a byte where `bytes` are known."""
+        exact = self.losses.astype(np.float64)
+        return exact if self.bytes is None else exact / self.bytes.mean()
 
     @property
     def title(self) -> str:
@@ -130,7 +141,12 @@ class LossFile:
         number, stretches = np.arange(tokens), min(STRETCHES, tokens)
         left_out = len(self.positions) - tokens
         chosen = number + left_out * (number * stretches // tokens) // max(1, stretches - 1)
-        return replace(self, losses=self.losses[:, chosen], positions=self.positions[chosen])
+        return replace(
+            self,
+            losses=self.losses[:, chosen],
+            positions=self.positions[chosen],
+            bytes=None if self.bytes is None else self.bytes[chosen],
+        )
 
 
 def read_loss_file(path: Path) -> LossFile:
@@ -154,6 +170,7 @@ def read_loss_file(path: Path) -> LossFile:
             settings=settings,
             longest=longest,
             path=path,
+            bytes=arrays.get("bytes"),
         )
     )
 
@@ -171,6 +188,8 @@ def write_loss_file(path: Path, file: LossFile) -> None:
     content |= {name: text for name, text in texts.items() if text is not None}
     if file.longest is not None:
         content["longest"] = np.int64(file.longest)
+    if file.bytes is not None:
+        content["bytes"] = file.bytes
     write_atomically(path, lambda stream: np.savez(stream, allow_pickle=False, **content))
 
 
@@ -179,7 +198,7 @@ def checked(file: LossFile) -> LossFile:
 
     Raises:
         UserError: naming the file, if contexts do not ascend, a position comes twice, shapes do
-            not fit, or a loss is NaN or infinite.
+            not fit, a target has no bytes, or a loss is NaN or infinite.
     """
     where = file.title
     contexts, positions = file.contexts.astype(np.int64), file.positions.astype(np.int64)
@@ -191,11 +210,16 @@ def checked(file: LossFile) -> LossFile:
         )
     if contexts[0] < 0 or (np.diff(contexts) <= 0).any():
         raise UserError(f"{where}: contexts {contexts.tolist()} found", "sort them, each once")
+    if (lengths := file.bytes) is not None:
+        if lengths.shape != positions.shape or lengths.dtype.kind not in "iu" or lengths.min() < 1:
+            raise UserError(f"{where}: bytes: {_found(lengths)}", "give the bytes of each target")
+        lengths = lengths.astype(np.int64)
     order = np.argsort(positions, kind="stable")
     if (np.diff(order) == 1).all():
         losses = file.losses
     else:
         losses, positions = file.losses[:, order], positions[order]
+        lengths = None if lengths is None else lengths[order]
     twice = np.flatnonzero(np.diff(positions) == 0)
     if twice.size or positions[0] < 0:
         bad = positions[twice[0]] if twice.size else positions[0]
@@ -204,7 +228,9 @@ def checked(file: LossFile) -> LossFile:
         raise UserError(f"{where}: longest {file.longest} found", "give at least 1")
     _refuse_not_finite(where, losses, contexts, positions)
     name = None if file.name is None else " ".join(file.name.split())
-    return replace(file, losses=losses, contexts=contexts, positions=positions, name=name)
+    return replace(
+        file, losses=losses, contexts=contexts, positions=positions, name=name, bytes=lengths
+    )
 
 
 def _refuse_not_finite(
@@ -306,6 +332,9 @@ def _difference(one: LossFile, other: LossFile) -> str | None:
     contexts = _other_contexts(one, other)
     if contexts:
         return contexts
+    if (one.bytes is None) != (other.bytes is None):
+        counted = [f"counted in {'tokens' if f.bytes is None else 'bytes'}" for f in (other, one)]
+        return f"{counted[0]}, but {counted[1]}"
     ours, theirs = other.positions, one.positions
     if len(ours) != len(theirs):
         return f"{len(ours):,} positions, but {len(theirs):,}"
@@ -316,6 +345,9 @@ def _difference(one: LossFile, other: LossFile) -> str | None:
             f"{differing.size:,} of {len(ours):,} positions differ, the first is {ours[first]}, "
             f"but {theirs[first]}"
         )
+    lengths, others = one.bytes, other.bytes
+    if lengths is not None and others is not None and not np.array_equal(lengths, others):
+        return "targets of other bytes, though at the same positions, than"
     return None
 
 

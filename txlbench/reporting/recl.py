@@ -63,15 +63,22 @@ def explanations(record: ReclRecord) -> Iterator[str]:
     yield (
         f"RECL as in Dai et al. 2019, Appendix C: contexts {contexts[0]} to {contexts[-1]} "
         f"({len(contexts)} of them), relative gain of at least {record.threshold:g}, r: the share "
-        "of tokens that are the hardest. Models of a group share the baseline."
+        f"of {record.targets} that are the hardest. Models of a group share the baseline."
     )
+    if record.unit == "bpb":
+        yield (
+            "The models' tokenizers differ, so all were scored on the same bytes: contexts are in "
+            "bytes, losses in bits per byte. A unit is the text between two neighbouring "
+            "boundaries that all tokenizers share; contexts begin at such boundaries too."
+        )
     yield (
-        "In brackets: 2.5 to 97.5 % of 1,000 resamples of blocks of tokens. They cover the "
-        "sampling of tokens only, not the inflation of gains by noise, nor training seeds."
+        f"In brackets: 2.5 to 97.5 % of 1,000 resamples of blocks of {record.targets}. They cover "
+        f"the sampling of {record.targets} only, not the inflation of gains by noise, nor training "
+        "seeds."
     )
     yield (
         "Above null: a step counts only if the model's own net gain reaches the threshold too and "
-        f"passes a sign-flip test of blocks of tokens (p ≤ {record.level:g})."
+        f"passes a sign-flip test of blocks of {record.targets} (p ≤ {record.level:g})."
     )
     if any(mark.startswith("≥") for mark in marks):
         yield "≥: the last context was reached; longer ones might give more."
@@ -99,17 +106,19 @@ def _scored(group: ReclGroup, record: ReclRecord) -> str:
     name = f"Group {group.name}: s" if group.name else "S"
     where = f" of {splits.pop()}" if splits else ""
     return (
-        f"{name}cored on {group.tokens:,} tokens{where}{_place(group)}, in "
+        f"{name}cored on {group.tokens:,} {record.targets}{where}{_place(group, record)}, in "
         f"{blocks.count:,} blocks of {blocks.positions}.{_settings(group, record)}"
     )
 
 
-def _place(group: ReclGroup) -> str:
-    """Where the tokens lie in their split, as far as the record says: ", one in 16 of 13 stretches
+def _place(group: ReclGroup, record: ReclRecord) -> str:
+    """Where the targets lie in their split, as far as the record says: ", one in 16 of 13 stretches
     from token 256 to 300,000"."""
     at = group.positions
     if at is None:
         return ""
+    if record.unit == "bpb":
+        return f", from byte {at.first:,} to {at.last:,}"
     text = "all" if at.step == 1 else f"one in {at.step}"
     if at.stretches > group.tokens / 10:
         text = "unevenly"

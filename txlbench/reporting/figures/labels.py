@@ -134,5 +134,5 @@ def set_limits(axes: Axes, values: Sequence[float], unit: str) -> None:
 
 def unit_name(unit: str, scale: str = "linear") -> str:
     """The unit in words, with the scale of its axis unless it is linear."""
-    name = "bits per character" if unit == "bpc" else "perplexity"
+    name = {"bpc": "bits per character", "bpb": "bits per byte", "ppl": "perplexity"}[unit]
     return f"{name}, log scale" if scale == "log" else name

@@ -35,7 +35,7 @@ def draw_gains(record: ReclRecord, group: ReclGroup, palette: Palette) -> Drawin
     for axes, share in zip(figure.axes, record.r, strict=True):
         _draw_share(axes, record, group, share, palette)
     figure.align_ylabels()
-    figure.axes[-1].set_xlabel("context grown to (tokens)")
+    figure.axes[-1].set_xlabel(f"context grown to ({record.counted_in})")
     title = f"Gain of a longer context{f', group {group.name}' * bool(group.name)}"
     subtitle = "perplexity difference with baseline; beside each name RECL (and above the null)"
     return Drawing(figure, title, subtitle, _key())
@@ -56,7 +56,9 @@ def _draw_share(
         ends.append(End(last, line.differences[-1], name, colour, palette.ink(model)))
     _set_heights(axes, limit.min(), max(max(line.differences) for line in lines.values()))
     set_contexts(axes, record.contexts[1:], "")
-    which = "all tokens" if share == 1 else f"the hardest {share:.0%} of tokens"
+    which = f"all {record.targets}"
+    if share != 1:
+        which = f"the hardest {share:.0%} of {record.targets}"
     axes.set_title(f"r = {share:g}: {which}", fontsize=scaled(9.5), loc="left")
     axes.set_ylabel("difference (log scale)")
     label_ends(axes, ends)
@@ -145,10 +147,11 @@ def draw_losses(record: ReclRecord, group: ReclGroup, palette: Palette) -> Drawi
         ends.append(End(contexts[-1], values[-1], model, colour, palette.ink(model)))
     heights = [value for curve in curves.values() for value in curve]
     set_limits(axes, [*heights, *shaded], record.unit)
-    set_contexts(axes, contexts, "context length (tokens)")
+    set_contexts(axes, contexts, f"context length ({record.counted_in})")
     axes.set_ylabel(f"loss ({unit_name(record.unit, axes.get_yscale())})")
     label_ends(axes, ends)
     title = f"Loss by context length{f', group {group.name}' * bool(group.name)}"
-    subtitle = f"{group.tokens:,} tokens, each given exactly so many predecessors"
-    subtitle += "; shaded: 95 % for the sampling of tokens" * bool(shaded)
+    given = "exactly so many predecessors" if record.unit != "bpb" else "so many bytes before it"
+    subtitle = f"{group.tokens:,} {record.targets}, each given {given}"
+    subtitle += f"; shaded: 95 % for the sampling of {record.targets}" * bool(shaded)
     return Drawing(figure, title, subtitle)
