@@ -1,6 +1,7 @@
 """Computes the context losses of one model on a text and stores them as a loss file."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,12 +19,16 @@ from txlbench.evaluation.context_losses import (
     Progress,
     WindowModel,
     context_losses,
+    window_losses,
 )
 from txlbench.evaluation.context_reading import TOKENS, read_windows
 from txlbench.machine import own_device
 from txlbench.models.interface import LanguageModel, dtype_name
 from txlbench.models.pretrained.causal_lm import CausalModel
 from txlbench.records.loss_file import LossFile, write_loss_file
+
+if TYPE_CHECKING:
+    from txlbench.commands.same_bytes import BytePass
 
 
 def compute(
@@ -76,6 +81,51 @@ def compute(
             longest=longest,
         )
         write_loss_file(path, found)
+        kept.path.unlink()
+
+
+def compute_units(work: "BytePass", progress: Progress) -> None:
+    """Writes the losses of one model on units of text, as `compute` does those on tokens."""
+    ref, request, text, units = work.ref, work.request, work.text, work.units
+    device = own_device(request.device)
+    loaded, windows = ref.load(device, request.precision), work.token_windows()
+    model, at_once = _window_model(loaded, request, windows.scored_contexts, device)
+    with PartialLosses(work.path.with_suffix(".part")) as kept:
+        losses = window_losses(
+            model,
+            work.tokens.ids,
+            windows,
+            kept,
+            at_once=at_once,
+            device=device,
+            progress=progress,
+        )
+        scored = ScoredText(
+            text.split, work.tokens.ids, work.tokens.unknown, text.name, text.checksum
+        )
+        found = LossFile(
+            losses.reshape(units.context_starts.shape),
+            units.contexts,
+            units.starts,
+            name=ref.reference,
+            corpus=text.checksum,
+            split=text.split,
+            vocabulary="bytes",
+            model=ref.fingerprint(),
+            settings={
+                **_settings(loaded, request, scored, units.contexts, device),
+                "unit": "bpb",
+                "bytes_per_unit": round(float(units.lengths.mean()), 3),
+                "units_left_out": units.left_out,
+                "contexts_off_by_at_most": int(np.abs(units.deviations).max()),
+                "contexts_off_by_on_average": round(float(np.abs(units.deviations).mean()), 3),
+                "bytes_left_out": text.left_out,
+                "text": "tokens joined" if text.joined else "as in the source",
+            },
+            longest=work.longest,
+            bytes=units.lengths,
+        )
+        write_loss_file(work.path, found)
         kept.path.unlink()
 
 

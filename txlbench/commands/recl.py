@@ -12,8 +12,8 @@ import numpy as np
 from txlbench.commands.model_ref import resolve_seeds
 from txlbench.commands.names import is_row, short_titles
 from txlbench.commands.publish import PublishedFinding, publish
-from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
-from txlbench.commands.stored_losses import Progress, losses_of_all, silent
+from txlbench.commands.recl_request import DEFAULT_CONTEXTS, Progress, ReclRequest, Subject
+from txlbench.commands.stored_losses import losses_of_all, silent
 from txlbench.config.base import Split
 from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError

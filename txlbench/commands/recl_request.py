@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,10 @@ from txlbench.records.loss_file import LossFile
 
 DEFAULT_CONTEXTS = tuple(range(100, 1001, 100))
 """Contexts of the paper's Figures 3 and 4, which give neither their step nor the first one."""
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with the model being read, and the windows read and to be read of all models."""
 
 
 @dataclass(frozen=True)

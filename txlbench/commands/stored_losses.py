@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.commands.model_ref import ModelRef, resolve, same_with_resets
-from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest, Subject
+from txlbench.commands.recl_request import DEFAULT_CONTEXTS, Progress, ReclRequest, Subject
+from txlbench.commands.same_bytes import BytePass, byte_passes, tokenizers_differ
 from txlbench.commands.texts import ScoredText, read_text
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.identity import fingerprint
@@ -23,8 +24,6 @@ from txlbench.records.loss_file import LossFile, read_loss_file
 OPTIMUM = f"optimum:{Planted.name}"
 """Names the best losses that any model of the corpus `planted` can have."""
 
-Progress = Callable[[str, int, int], None]
-"""Called with the model being read, and the windows read and to be read of all models."""
 Check = Callable[[NDArray[np.int64]], None]
 """Raises UserError where positions do not do for what the losses are for."""
 
@@ -51,14 +50,16 @@ def losses_of_all(
 ) -> dict[str, Subject]:
     """The losses of several models by reference; all are found before any of them is read.
 
+    Models of one tokenizer are scored by token, models of several on the same bytes.
+
     Raises:
         UserError: as `context_losses_of`, or from `check`, before a window is read.
     """
-    plans = {name: _plan(name, request) for name in references}
+    plans = _plans(list(references), request)
     passes = {each.path: each for plan in plans.values() for each in plan}
     if check is not None:
         for each in passes.values():
-            check(each.positions.array)
+            check(each.targets)
     waiting = [each for path, each in passes.items() if not path.exists()]
     total, done = sum(each.windows for each in waiting), 0
     for each in waiting:
@@ -76,6 +77,11 @@ class _Pass:
     positions: Positions | GivenPositions
     request: ReclRequest
     path: Path
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """The index of each predicted token."""
+        return self.positions.array
 
     @property
     def windows(self) -> int:
@@ -99,13 +105,28 @@ class _Pass:
         return replace(read_loss_file(self.path), name=self.ref.reference)
 
 
-def _plan(reference: str, request: ReclRequest) -> list[_Pass]:
-    """The pass of a model, then that of the same model trained with memory resets, if any."""
-    if reference == OPTIMUM:
-        return []
-    ref = resolve(reference, request.checkpoint)
-    refs = [each for each in (ref, same_with_resets(ref)) if each is not None]
-    return [_pass(each, request) for each in refs]
+Plan = Sequence[_Pass | BytePass]
+"""The pass of a model, then that of the same model trained with memory resets, if any."""
+
+
+def _plans(references: Sequence[str], request: ReclRequest) -> dict[str, Plan]:
+    """The plan of each model by reference; an empty one for the optimum."""
+    refs = {
+        name: [each for each in (ref, same_with_resets(ref)) if each is not None]
+        for name in references
+        if name != OPTIMUM
+        for ref in [resolve(name, request.checkpoint)]
+    }
+    every = [ref for each in refs.values() for ref in each]
+    if not tokenizers_differ(every):
+        return {name: [_pass(ref, request) for ref in refs.get(name, ())] for name in references}
+    if OPTIMUM in references:
+        raise UserError(
+            f"{OPTIMUM}: is known by token, the other models have several tokenizers",
+            "leave it out, or the models of another tokenizer",
+        )
+    passes = {each.ref.reference: each for each in byte_passes(every, request)}
+    return {name: [passes[ref.reference] for ref in refs[name]] for name in references}
 
 
 def _pass(ref: ModelRef, request: ReclRequest) -> _Pass:
@@ -115,7 +136,7 @@ def _pass(ref: ModelRef, request: ReclRequest) -> _Pass:
     return _Pass(ref, text, positions, request, _place(ref, text, positions, request))
 
 
-def _subject(reference: str, plan: Sequence[_Pass], request: ReclRequest) -> Subject:
+def _subject(reference: str, plan: Plan, request: ReclRequest) -> Subject:
     if not plan:
         return Subject(reference, optimum_losses(request))
     losses, *resets = [each.read() for each in plan]

@@ -109,7 +109,7 @@ def read_text(
     if name is None:
         if level is not None:
             raise UserError(f"--level {level}: is of a text", "give it with --corpus")
-        return _own_corpus(ref, split or "test", instead)
+        return _of_corpus(ref, trained_corpus(ref, instead), split or "test", instead)
     known, vocabulary = ref.capabilities.level, ref.vocabulary(level)
     config = corpus_named(name, level or (known if name not in CORPORA else None))
     if ref.trained is not None and config.resolved_level != known:
@@ -149,8 +149,8 @@ def _tokenized_text(
     )
 
 
-def _own_corpus(ref: ModelRef, split: Part, instead: str) -> ScoredText:
-    """The corpus that a run was trained on; refused if it is no longer the same."""
+def trained_corpus(ref: ModelRef, instead: str = "") -> Corpus:
+    """The corpus that a run was trained on; UserError if it is no longer the same."""
     if ref.trained is None or ref.run is None:
         raise UserError(f"{ref.reference}: was not trained here", f"give --corpus{instead}")
     corpus = prepare(ref.trained.corpus)
@@ -162,7 +162,7 @@ def _own_corpus(ref: ModelRef, split: Part, instead: str) -> ScoredText:
             f"{corpus.checksum[:12]}, not {seen[:12]})",
             "restore it, or give the new text with --corpus",
         )
-    return _of_corpus(ref, corpus, split, instead)
+    return corpus
 
 
 def _of_corpus(ref: ModelRef, corpus: Corpus, split: Part, instead: str) -> ScoredText:

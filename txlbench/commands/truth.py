@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.commands.publish import PublishedFinding, publish
-from txlbench.commands.recl_request import ReclRequest, Subject
-from txlbench.commands.stored_losses import Progress, losses_of_all, silent
+from txlbench.commands.recl_request import Progress, ReclRequest, Subject
+from txlbench.commands.stored_losses import losses_of_all, silent
 from txlbench.config.grid import Line
 from txlbench.config.measurements import training_regime
 from txlbench.config.run_config import CorpusConfig, RunConfig

@@ -57,6 +57,13 @@ class Windows:
         contexts = (firsts_T - starts_CT).ravel()[order]
         return cls(starts, offsets, contexts, lengths_CT.ravel()[order], order)
 
+    @property
+    def scored_contexts(self) -> NDArray[np.int64]:
+        """The numbers of tokens before any token of a target, ascending, each once."""
+        within = np.arange(int(self.lengths.max()))
+        before = self.contexts[:, None] + within
+        return np.unique(before[within < self.lengths[:, None]])
+
     def __len__(self) -> int:
         return len(self.starts)
 
