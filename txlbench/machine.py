@@ -119,6 +119,24 @@ def _cuda_devices(device: str) -> tuple[str, ...]:
     return (device,) if index else tuple(f"cuda:{number}" for number in range(count))
 
 
+def peak_memory(device: str) -> int:
+    """The most bytes that this process has held so far: of a CUDA device, or of main memory.
+
+    Linux's `ru_maxrss` begins with what the process had that started this one; `VmHWM` does not.
+    """
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.max_memory_allocated(device)
+    for line in _lines(Path("/proc/self/status")):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if platform.system() == "Darwin" else peak * 1024
+
+
 def own_device(name: str) -> "torch.device":
     """The device for what this process computes itself, its allocator set before it does."""
     import torch

@@ -1,10 +1,14 @@
-"""Parameters, tokens and FLOPs by formula from the configuration, before anything is built."""
+"""Parameters, tokens, FLOPs and checkpoints by formula, before anything is built.
+
+Memory in training has a module of its own (`memory_use`).
+"""
 
 import math
 from itertools import pairwise
 from typing import Any
 
 from txlbench.config.catalogue import ENCODINGS, load_class
+from txlbench.config.measurements import Measurement
 from txlbench.config.model import (
     ARCHITECTURE_SIZES,
     ModelConfig,
@@ -89,10 +93,41 @@ def token_flops(
     """
     if model.kind == "hf":
         return 2.0 * _architecture(model, vocabulary_size).products
-    layers = _recurrent_layers(model) if model.is_recurrent else 0.0
-    if not model.is_recurrent:
-        layers = model.n_layer * _layer_work(model, tgt_len, mem_len, cached)
+    layers = _layers_work(model, tgt_len, mem_len, cached)
     return 2 * (layers + _vocabulary_work(model, vocabulary_size))
+
+
+def evaluation_flops(
+    model: ModelConfig, vocabulary_size: int, measurement: Measurement, predictions: int
+) -> float:
+    """Necessary FLOPs of one measurement: all tokens read, lead-ins too, and losses of targets.
+
+    Windows are read whole each time they move on; streams keep keys and values.
+
+    Args:
+        predictions: those that the split has.
+    """
+    each = measurement
+    targets = min(each.tokens or predictions, predictions)
+    streams = min(each.batch_size, targets)
+    if each.regime == "windows":
+        length = min(each.tgt_len, predictions)
+        read = math.ceil(targets / streams / each.stride) * streams * length
+    else:
+        length = each.tgt_len
+        read = targets + streams * (each.mem_len if each.tokens else 0)
+    if model.kind == "hf":
+        return read * token_flops(model, vocabulary_size, length, each.mem_len)
+    memory = each.mem_len - (length + 1) / 2 if each.same_length else each.mem_len
+    layers = _layers_work(model, length, memory, cached=True)
+    return 2 * (read * layers + targets * _vocabulary_work(model, vocabulary_size))
+
+
+def _layers_work(model: ModelConfig, tgt_len: int, mem_len: float, cached: bool) -> float:
+    """Multiplications of all layers for one token, forward."""
+    if model.is_recurrent:
+        return _recurrent_layers(model)
+    return model.n_layer * _layer_work(model, tgt_len, mem_len, cached)
 
 
 def _vocabulary_work(model: ModelConfig, vocabulary_size: int) -> float:
@@ -113,7 +148,7 @@ def _vocabulary_work(model: ModelConfig, vocabulary_size: int) -> float:
     return work
 
 
-def _layer_work(model: ModelConfig, tgt_len: int, mem_len: int, cached: bool) -> float:
+def _layer_work(model: ModelConfig, tgt_len: int, mem_len: float, cached: bool) -> float:
     """Multiplications of a transformer layer for one token, forward."""
     width, heads = model.d_model, model.n_head * model.head_size
     keys = mem_len + (tgt_len + 1) / 2
