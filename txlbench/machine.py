@@ -43,17 +43,44 @@ def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
 
     Both versions are read: `cpu.max` of v2, and `cpu.cfs_quota_us` of v1's cpu controller.
     """
+    for folder in _cgroups("cpu", root):
+        yield from _quota(folder)
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """Bytes of main memory that this process may use; None where the system does not tell.
+
+    That is what the machine has, or less where a cgroup has a limit: `memory.max` of v2,
+    `memory.limit_in_bytes` of v1's memory controller.
+    """
+    present = [line.split() for line in _lines(root / "proc/meminfo")]
+    limits = [int(words[1]) * 1024 for words in present if words[:1] == ["MemTotal:"]]
+    for folder in _cgroups("memory", root):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limits += [int(line) for line in _lines(folder / name) if line.strip().isdigit()]
+    return min(limits, default=None)
+
+
+def device_memory(name: str) -> int | None:
+    """Bytes of a device: main memory, or a CUDA device's own."""
+    if not name.startswith("cuda"):
+        return memory_limit()
+    import torch
+
+    return int(torch.cuda.get_device_properties(name).total_memory)
+
+
+def _cgroups(controller: str, root: Path) -> Iterator[Path]:
+    """The folders of this process's cgroup and those above it, of a controller, in v1 and v2."""
     for line in _lines(root / "proc/self/cgroup"):
         _, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        mounts = (controllers, "cpu") if controllers else ("", "unified")
-        for mount in (root / "sys/fs/cgroup" / name for name in mounts):
+        mounts = (controllers, controller) if controllers else ("", "unified")
+        for mount in dict.fromkeys(root / "sys/fs/cgroup" / name for name in mounts):
             below = mount / group.strip("/")
-            for folder in (below, *below.parents):
-                if folder.is_relative_to(mount):
-                    yield from _quota(folder)
+            yield from (each for each in (below, *below.parents) if each.is_relative_to(mount))
 
 
 def _quota(group: Path) -> Iterator[float]:

@@ -16,12 +16,14 @@ def test_a_card_without_units_for_a_format_computes_in_float32():
 
 def test_faster_formats_are_faster_and_every_entry_names_its_source():
     for each in ACCELERATORS.values():
-        rates = [each.teraflops[name] for name in ("fp32", "tf32", "bf16") if name in each.teraflops]
+        rates = [
+            each.teraflops[name] for name in ("fp32", "tf32", "bf16") if name in each.teraflops
+        ]
         assert rates == sorted(rates)
         assert "NVIDIA" in each.source
         assert 10 < each.memory_gb < 200
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match="a1000: unknown.*a100"):
+    with pytest.raises(UserError, match=r"a1000: unknown.*a100"):
         accelerators_named("h100,a1000")

@@ -79,7 +79,8 @@ def saved_bytes(asked: RunConfig) -> int:
 
     memory = state.memories[0]
     for _ in range(2):
-        held.clear(), sizes.clear()
+        held.clear()
+        sizes.clear()
         saving = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
         with autocast(settings.precision, device), saving:
             losses, memory = scored_loss(state.model, tokens, targets, batch.scored, memory)

@@ -24,7 +24,8 @@ from tests.runs.trial import (
 from txlbench.errors import ExitStatus, UserError
 from txlbench.records.schema import RunState
 from txlbench.runs.ablation import ablate
-from txlbench.runs.plan import Request, describe_plan
+from txlbench.runs.plan import Request
+from txlbench.runs.plan_record import describe_plan
 from txlbench.runs.train_run import execute
 
 pytestmark = pytest.mark.usefixtures("one_process")

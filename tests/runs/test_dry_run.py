@@ -14,12 +14,23 @@ from click.testing import CliRunner
 from tests.runs.in_process import run_suite
 from tests.runs.trial import execute_all, plan_of, snapshot, write_spec, write_text
 from txlbench.cli.experiments import ablate
-from txlbench.config.counting import checkpoint_bytes, resume_bytes, train_flops
+from txlbench.config.accelerators import accelerators_named
+from txlbench.config.counting import (
+    checkpoint_bytes,
+    evaluation_flops,
+    resume_bytes,
+    token_flops,
+    train_flops,
+)
+from txlbench.config.measurements import Measurement
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
+from txlbench.machine import Devices
 from txlbench.runs.dry_run import changed_texts, check_space, cost_of, long_training
 from txlbench.runs.failure import readable
-from txlbench.runs.plan import Request, describe_plan, open_experiment
+from txlbench.runs.plan import Request, open_experiment
+from txlbench.runs.plan_record import describe_plan
+from txlbench.runs.speed_probe import probe_plan
 
 OUT = Path("results/trial")
 
@@ -95,10 +106,11 @@ def test_what_the_real_call_would_refuse_is_refused(settings, arguments, message
 def test_a_run_on_an_edited_text_is_to_be_trained_anew(folder):
     write_spec()
     execute_all(plan_of())
-    assert "finished, needs nothing" in dry_run()
+    assert re.search(r"finished +nothing", dry_run())
     write_text(folder / "mine.txt", seed=2)
     before = snapshot(folder)
-    assert "finished, but mine has changed since; it is trained anew, needs training" in dry_run()
+    assert re.search(r"finished +training", dry_run())
+    assert "mine has changed since; it is trained anew" in dry_run()
     assert snapshot(folder) == before
 
 
@@ -154,3 +166,85 @@ def test_what_takes_days_is_said_before_it_starts(monkeypatch):
     assert "years" in warning
     write_spec()
     assert long_training(describe_plan(plan_of()), "cpu") == []
+
+
+def test_evaluation_counts_every_measurement_and_validation():
+    """One measurement by hand: 2 streams of 30 targets, each after a lead-in of 8 tokens."""
+    model = plan_config().model
+    layers = token_flops(model, 256, 8, 8, cached=True) - 2 * 256 * model.d_model
+    streaming = Measurement(
+        regime="streaming", split="test", tgt_len=8, stride=8, mem_len=8, batch_size=2, tokens=60
+    )
+    expected = (60 + 2 * 8) * layers + 60 * 2 * 256 * model.d_model
+    assert evaluation_flops(model, 256, streaming, 1000) == pytest.approx(expected)
+    windows = streaming.model_copy(update={"regime": "windows", "mem_len": 0, "stride": 2})
+    alone = token_flops(model, 256, 8, 0, cached=True) - 2 * 256 * model.d_model
+    expected = 15 * 2 * 8 * alone + 60 * 2 * 256 * model.d_model
+    assert evaluation_flops(model, 256, windows, 1000) == pytest.approx(expected)
+
+
+def plan_config():
+    write_spec()
+    return plan_of()[0].config
+
+
+def test_evaluation_is_known_once_the_text_is_prepared():
+    write_spec()
+    (run,) = describe_plan(plan_of()).runs
+    assert run.evaluation_flops is None
+    assert "prepared" in run.unknown["evaluation_flops"]
+    prepare(plan_of()[0].config.corpus)
+    few = describe_plan(plan_of()).runs[0].evaluation_flops
+    write_spec({"evaluate.attention_lengths": [4, 8, 12]})
+    assert describe_plan(plan_of()).runs[0].evaluation_flops > few > 0
+
+
+def test_accelerators_give_hours_at_the_utilisation_asked_for():
+    write_spec({"train.precision": "bf16"})
+    prepare(plan_of()[0].config.corpus)
+    both = accelerators_named("a100,v100")
+    (run,) = describe_plan(plan_of(), accelerators=both, utilisation=0.5).runs
+    a100, v100 = run.accelerators
+    assert (a100.precision, v100.precision) == ("bf16", "fp32")
+    seconds = run.train_flops / (0.5 * 312e12) + run.evaluation_flops / (0.5 * 19.5e12)
+    assert a100.hours == pytest.approx(seconds / 3600)
+    assert a100.memory_fits
+    write_spec({"model.d_inner": 10**9})
+    (run,) = describe_plan(plan_of(), accelerators=both).runs
+    assert not run.accelerators[0].memory_fits
+
+
+def test_a_probe_measures_each_shape_once_and_writes_nothing(folder):
+    """Two seeds of one shape, trained for more steps than the probe takes."""
+    write_spec({"train.max_step": 10**6}, seeds=[1, 2])
+    prepare(plan_of()[0].config.corpus)
+    before, told = snapshot(folder), []
+    found = probe_plan(plan_of(), Devices(("cpu",), 2, 1), told.append, seconds=0.3)
+    assert snapshot(folder) == before
+    assert told == ["trial"]
+    first, second = describe_plan(plan_of(), probed=found, jobs=2).runs
+    assert first.probe == second.probe
+    assert first.probe.threads == 1
+    assert first.probe.steps > 3
+    assert first.probe.training_hours == pytest.approx(10**6 * first.probe.step_seconds / 3600)
+    assert first.probe.evaluation_hours > 0
+    assert first.probe.memory_bytes > 10**8
+    total = describe_plan(plan_of(), probed=found, jobs=2).total
+    assert total.hours["this machine"] == pytest.approx(first.probe.hours)
+
+
+def test_what_would_not_fit_is_not_tried_and_said():
+    write_spec({"model.d_inner": 10**10})
+    found = probe_plan(plan_of(), Devices(("cpu",), 1, 1))
+    (reason,) = found.values()
+    assert re.match(r"training takes about .* TiB of memory, this machine has .*", reason)
+    (run,) = describe_plan(plan_of(), probed=found).runs
+    assert run.unknown["probe"] == reason
+
+
+@pytest.mark.parametrize("option", [("--format", "json"), ("--probe",), ("--accelerator", "a100")])
+def test_options_of_a_dry_run_are_refused_without_it(option):
+    write_spec()
+    with pytest.raises(UserError, match="goes with --dry-run"):
+        CliRunner().invoke(ablate, ["spec.yaml", *option], catch_exceptions=False)
+    assert not OUT.exists()

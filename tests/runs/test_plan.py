@@ -12,7 +12,8 @@ from tests.runs.trial import execute_all, plan_of, prepared_job, snapshot, write
 from txlbench.config.counting import parameters, train_flops
 from txlbench.files import write_json
 from txlbench.records.schema import Failure, RunState
-from txlbench.runs.plan import SCHEMA, Need, describe_plan
+from txlbench.runs.plan import Need
+from txlbench.runs.plan_record import SCHEMA, describe_plan
 from txlbench.runs.train_run import execute
 
 PROMISED = {
@@ -27,6 +28,7 @@ PROMISED = {
     "estimated_bytes": int,
 }
 ADDED = {"labels": list, "need": str, "stale": str, "copied_from": str, "unknown": dict}
+ESTIMATES = {"evaluation_flops": int, "memory_bytes": dict, "accelerators": list, "probe": dict}
 
 
 def described(**request):
@@ -35,11 +37,11 @@ def described(**request):
 
 
 def check_schema(content):
-    assert content.keys() == {"schema", "runs"}
-    assert content["schema"] == SCHEMA == "txlbench.plan/1"
+    assert content.keys() == {"schema", "runs", "total"}
+    assert content["schema"] == SCHEMA == "txlbench.plan/2"
     for run in content["runs"]:
-        assert run.keys() == PROMISED.keys() | ADDED.keys()
-        for name, kind in {**PROMISED, **ADDED}.items():
+        assert run.keys() == PROMISED.keys() | ADDED.keys() | ESTIMATES.keys()
+        for name, kind in {**PROMISED, **ADDED, **ESTIMATES}.items():
             assert run[name] is None or type(run[name]) is kind, (name, run[name])
         unknown = {name for name, value in run.items() if value is None}
         assert run["unknown"].keys() == unknown
@@ -59,7 +61,7 @@ def test_the_plan_of_a_fresh_experiment_follows_its_schema():
     assert {run["state"] for run in content["runs"]} == {"queued"}
     assert {run["need"] for run in content["runs"]} == {"training"}
     assert {frozenset(run["unknown"]) for run in content["runs"]} == {
-        frozenset({"estimated_seconds"})
+        frozenset({"estimated_seconds", "evaluation_flops", "probe"})
     }
 
 
@@ -225,7 +227,8 @@ def test_a_dry_run_writes_nothing_and_loads_nothing_heavy(folder, format_):
     if format_ == "json":
         check_schema(json.loads(output))
     else:
-        assert len(output.splitlines()) == 2 + 1
+        rows = [line.split()[0] for line in output.splitlines() if line.startswith("encoding=")]
+        assert rows == ["encoding=xl", "encoding=absolute"]
         assert "needs training" in output
 
 

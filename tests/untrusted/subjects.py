@@ -47,7 +47,8 @@ from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import build_table, table_frame
 from txlbench.reporting.rows import build_rows
 from txlbench.reporting.table import for_terminal, latex, markdown, plain_text
-from txlbench.runs.plan import describe_plan, make_plan
+from txlbench.runs.plan import make_plan
+from txlbench.runs.plan_record import describe_plan
 from txlbench.tracking.backlog import backlog, nothing_to_deliver
 from txlbench.training import checkpoint
 

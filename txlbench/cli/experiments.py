@@ -14,18 +14,19 @@ from txlbench.cli.options import (
     out_option,
     verb,
 )
+from txlbench.config.accelerators import ACCELERATORS, UTILISATION, accelerators_named
 
 if TYPE_CHECKING:
     from txlbench.commands.check import Checked
     from txlbench.reporting.table import Table
     from txlbench.runs.executors.executor import Launcher
-    from txlbench.runs.plan import PlanEntry, Request
+    from txlbench.runs.plan import Request
 
 
 @verb(
     "ablate",
     "txlbench ablate experiments/quick.yaml",
-    "txlbench ablate experiments/quick.yaml --dry-run",
+    "txlbench ablate experiments/quick.yaml --dry-run --accelerator a100,h100",
     "txlbench ablate experiments/quick.yaml --only 'Shaw*' --set train.max_step=200",
 )
 @click.argument("spec", type=click.Path(path_type=Path))
@@ -47,6 +48,24 @@ if TYPE_CHECKING:
     help="Takes only the rows whose label or run id matches, as 'Shaw*'; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Shows what would be trained, and writes nothing.")
+@click.option(
+    "--probe",
+    is_flag=True,
+    help="With --dry-run, times each distinct shape here for about ten seconds.",
+)
+@click.option(
+    "--accelerator",
+    default="",
+    metavar="NAME,...",
+    help=f"With --dry-run, tells hours and memory on some of {', '.join(ACCELERATORS)}.",
+)
+@click.option(
+    "--utilisation",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=UTILISATION,
+    show_default=True,
+    help="Share of an accelerator's peak rate that is reached.",
+)
 @format_option
 @click.option(
     "--keep-going", is_flag=True, help="Goes on although the first two runs failed in one way."
@@ -55,6 +74,9 @@ if TYPE_CHECKING:
 @launch_options
 def ablate(
     dry_run: bool,
+    probe: bool,
+    accelerator: str,
+    utilisation: float,
     format_: str,
     launcher: "Launcher",
     address: str | None,
@@ -66,43 +88,23 @@ def ablate(
     A row is one configuration, trained once for each seed. Finished runs are skipped and
     interrupted ones resume, so the same command can be repeated at any time. The table gives each
     row's loss in the regime it was trained in ("init") and at its best attention length ("best").
-    --format is that of --dry-run.
+    --dry-run tells parameters, FLOPs, memory and time before anything is paid for; --format,
+    --probe and --accelerator go with it.
     """
+    from txlbench.errors import UserError
     from txlbench.runs.executors.executor import Launch
     from txlbench.runs.plan import Request
 
     request = Request(launch=Launch.of(launcher, address, resources), **options)
     if dry_run:
-        return _show_plan(request, format_)
-    return _ablate(request)
+        from txlbench.cli.plan import show_plan
 
-
-def _show_plan(request: "Request", format_: str) -> int:
-    from txlbench.runs.dry_run import changed_texts, cost_of
-    from txlbench.runs.plan import describe_plan, open_experiment
-
-    experiment, _, plan = open_experiment(request)
-    described = describe_plan(plan, changed_texts(plan, request.device))
-    if format_ == "json":
-        click.echo(described.model_dump_json(by_alias=True, indent=2))
+        show_plan(request, format_, accelerators_named(accelerator), utilisation, probe)
         return 0
-    for warning in experiment.warnings:
-        click.echo(f"Warning: {warning}", err=True)
-    for run in described.runs:
-        click.echo(_plan_line(run))
-    click.echo(cost_of(described, request.device))
-    return 0
-
-
-def _plan_line(run: "PlanEntry") -> str:
-    """One run of the plan for people."""
-    size = f"{run.parameters:,} parameters" if run.parameters else "size unknown yet"
-    state = f"{run.state}, but {run.stale}" if run.stale else str(run.state)
-    state = f"copied from {run.copied_from}" if run.copied_from else state
-    return (
-        f"{run.id}  {' = '.join(run.labels)}, seed {run.seed}: {state}, needs {run.need}; "
-        f"{size}, {run.train_tokens:,} targets"
-    )
+    asked = {"--format json": format_ != "text", "--probe": probe, "--accelerator": accelerator}
+    for option in (name for name, given in asked.items() if given):
+        raise UserError(f"{option}: goes with --dry-run", f"add --dry-run, or drop {option}")
+    return _ablate(request)
 
 
 def _ablate(request: "Request") -> int:

@@ -128,9 +128,7 @@ def saved_for_gradient(config: RunConfig, vocabulary_size: int, number: int, dev
     return round(layers + ends + casts)
 
 
-def _transformer_layer(
-    model: ModelConfig, train: TrainConfig, number: int, device: str
-) -> float:
+def _transformer_layer(model: ModelConfig, train: TrainConfig, number: int, device: str) -> float:
     rows, length, memory = rows_of(train), train.tgt_len, train.memory
     tokens, keys = rows * length, memory + length
     width, inner = model.d_model, model.n_head * model.head_size

@@ -11,7 +11,7 @@ from txlbench.errors import UserError
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.provenance import Provenance, comparison_reference, how_obtained, notes
 from txlbench.reporting.rows import LOSSES, Estimate, Loss, TableRow, build_rows, units
-from txlbench.reporting.table import EMPTY, Column, Table
+from txlbench.reporting.table import EMPTY, Column, Table, compact
 
 NAMED = ("model.encoding", "train.recurrence", "train.loss")
 """Settings that have columns of their own."""
@@ -148,16 +148,6 @@ def _as_given(value: float | str) -> str:
 
 def _yes_no(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def compact(count: int | None) -> str:
-    """A count to three digits: 1.02M."""
-    if count is None:
-        return EMPTY
-    for size, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if count >= 0.9995 * size:  # what rounds up to the next suffix gets it
-            return f"{count / size:.3g}{suffix}"
-    return str(count)
 
 
 def table_frame(rows: list[TableRow], provenance: Provenance) -> pd.DataFrame:

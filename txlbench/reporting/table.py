@@ -62,6 +62,16 @@ class Table:
         return [list(cells) for cells in zip(*(c.cells for c in self.columns), strict=True)]
 
 
+def compact(count: int | None) -> str:
+    """A count to three digits: 1.02M."""
+    if count is None:
+        return EMPTY
+    for size, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * size:  # what rounds up to the next suffix gets it
+            return f"{count / size:.3g}{suffix}"
+    return str(count)
+
+
 def for_terminal(table: Table, source: str, width: int | None = None) -> Table:
     """The narrowed table, without the columns that do not fit `width` letters; names them.
 

@@ -29,11 +29,11 @@ from txlbench.runs.plan import (
     Need,
     PlannedRun,
     Request,
-    describe_plan,
     open_experiment,
     trained_elsewhere,
     with_evaluation,
 )
+from txlbench.runs.plan_record import describe_plan
 from txlbench.runs.status import changed_runs
 from txlbench.runs.work_queue import WorkQueue
 from txlbench.tracking.backlog import nothing_to_deliver, where_to_look

@@ -12,7 +12,8 @@ from txlbench.errors import UserError
 from txlbench.machine import check_name, cores
 from txlbench.records.run_directory import RunDirectory
 from txlbench.runs.failure import readable
-from txlbench.runs.plan import Need, PlannedRun, PlanRecord, vocabulary_size
+from txlbench.runs.plan import Need, PlannedRun, vocabulary_size
+from txlbench.runs.plan_record import HERE, PlanRecord
 from txlbench.runs.status import duration
 
 
@@ -90,6 +91,8 @@ def cost_of(plan: PlanRecord, device: str) -> Cost:
     disk = [run.estimated_bytes for run in todo if run.estimated_bytes is not None]
     if len(flops) < len(todo):
         return Cost(len(todo), None, None, None, True)
+    if (probed := plan.total.hours.get(HERE)) is not None:
+        return Cost(len(todo), sum(flops), probed * 3600, sum(disk), False)
     known = [run.estimated_seconds for run in todo if run.estimated_seconds is not None]
     seconds: float | None = sum(known) / min(cores(), max(len(todo), 1))
     if len(known) < len(todo):

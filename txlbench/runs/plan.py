@@ -1,28 +1,25 @@
-"""The plan of an experiment: its distinct runs, and what each lacks on disk.
-
-`--dry-run` prints it with sizes and costs.
-"""
+"""The plan of an experiment: its distinct runs, and what each lacks on disk."""
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from txlbench.config.base import Part
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.counting import checkpoint_bytes, parameters, train_flops, train_targets
 from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.measurements import Measurement, all_measurements
 from txlbench.config.run_config import CorpusConfig, EvaluateConfig, RunConfig
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory, find_experiments
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.schema import RunState
 from txlbench.runs.executors.executor import Launch
+
+if TYPE_CHECKING:
+    from txlbench.data.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,6 @@ def missing(
     return [each for each in wanted.values() if run.read_evaluation(each) is None]
 
 
-SCHEMA = "txlbench.plan/1"
 SOME_TOKENS = 64
 """A vocabulary for trying a model out while the text is not prepared."""
 
@@ -198,88 +194,6 @@ def trained_elsewhere(run: PlannedRun) -> RunDirectory | None:
     return None
 
 
-class PlanEntry(BaseModel):
-    """One run of a plan; what is unknown is None, with the reason in `unknown`.
-
-    Attributes:
-        stale: why the run that is on disk does not count; empty if it does, or there is none.
-        copied_from: where the run is trained already, in another experiment; else empty.
-        train_tokens: targets that training predicts.
-        train_flops: floating-point operations of the whole training.
-        estimated_seconds: training time at the speed of the slowest trained run of the experiment.
-        estimated_bytes: disk space of its checkpoints.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    label: str
-    labels: tuple[str, ...]
-    seed: int
-    state: RunState
-    need: Need
-    stale: str
-    copied_from: str
-    parameters: int | None
-    train_tokens: int
-    train_flops: int | None
-    estimated_seconds: float | None
-    estimated_bytes: int | None
-    unknown: dict[str, str]
-
-
-class PlanRecord(BaseModel):
-    """What `--dry-run --format json` prints."""
-
-    model_config = ConfigDict(frozen=True)
-
-    schema_id: str = Field(SCHEMA, serialization_alias="schema")
-    runs: tuple[PlanEntry, ...]
-
-
-def describe_plan(
-    runs: Sequence[PlannedRun], stale: Mapping[str, str] = MappingProxyType({})
-) -> PlanRecord:
-    """The plan with sizes and costs.
-
-    Args:
-        stale: why a run that is there does not count, by id.
-    """
-    speeds = [speed for run in runs if (speed := _flops_a_second(run)) is not None]
-    speed = min(speeds, default=None)
-    return PlanRecord(runs=tuple(_describe(run, speed, stale.get(run.id, "")) for run in runs))
-
-
-def _describe(run: PlannedRun, speed: float | None, stale: str) -> PlanEntry:
-    twin = trained_elsewhere(run)
-    size = vocabulary_size(run)
-    flops = train_flops(run.config, size) if size else None
-    seconds = flops / speed if flops and speed else None
-    no_size = "the vocabulary is known once the corpus is prepared"
-    unknown = {}
-    if not size:
-        unknown = dict.fromkeys(("parameters", "train_flops", "estimated_bytes"), no_size)
-    if not seconds:
-        no_speed = "no run of this experiment is trained yet"
-        unknown["estimated_seconds"] = no_speed if size else no_size
-    return PlanEntry(
-        id=run.id,
-        label=run.labels[0],
-        labels=run.labels,
-        seed=run.config.seed,
-        state=run.directory.current_state,
-        need=Need.TRAINING if stale else replace(run, directory=twin or run.directory).need(),
-        stale=stale,
-        copied_from=str(twin.path) if twin else "",
-        parameters=parameters(run.config.model, size) if size else None,
-        train_tokens=train_targets(run.config),
-        train_flops=flops,
-        estimated_seconds=seconds,
-        estimated_bytes=checkpoint_bytes(run.config, size) if size else None,
-        unknown=unknown,
-    )
-
-
 def vocabulary_size(run: PlannedRun) -> int | None:
     """From the catalogue, the level, an earlier attempt or the prepared text; None if unknown."""
     corpus = run.config.corpus
@@ -293,18 +207,23 @@ def vocabulary_size(run: PlannedRun) -> int | None:
         return None
 
 
+def predictions(run: PlannedRun, split: Part) -> int | None:
+    """Predictions of a split, from the catalogue or the prepared text; None if unknown."""
+    corpus = run.config.corpus
+    known = CORPORA[corpus.name].tokens.get(split) if corpus.path is None else None
+    try:
+        known = known or _prepared(corpus, lambda prepared: prepared.count(split))
+    except UserError:  # said elsewhere
+        return None
+    return None if known is None else max(1, known - 1)
+
+
 def _prepared_size(corpus: CorpusConfig) -> int | None:
+    return _prepared(corpus, lambda prepared: len(prepared.vocabulary))
+
+
+def _prepared(corpus: CorpusConfig, fact: Callable[["Corpus"], int]) -> int | None:
     from txlbench.data.prepare import find_prepared  # only for a text of one's own: loads numpy
 
     prepared = find_prepared(corpus)
-    return None if prepared is None else len(prepared.vocabulary)
-
-
-def _flops_a_second(run: PlannedRun) -> float | None:
-    """Of a trained run, as a guide for the others."""
-    size = vocabulary_size(run)
-    if size is None or run.need() not in (Need.NOTHING, Need.EVALUATION):
-        return None
-    training = run.directory.read_summary().training
-    seconds = training and training.seconds
-    return train_flops(run.config, size) / max(seconds, 1e-9) if seconds else None
+    return None if prepared is None else fact(prepared)

@@ -1,7 +1,7 @@
 """Trains and evaluates one shape for a few seconds in a process of its own; writes no file.
 
-`python -m txlbench.runs.speed_probe_worker` reads a `ProbeJob` as one line of JSON from standard input
-and prints a `Probed`. Tokens are synthetic: rank r is met in proportion to 1 / r.
+`python -m txlbench.runs.speed_probe_worker` reads a `ProbeJob` as one line of JSON from standard
+input and prints a `Probed`. Tokens are synthetic: rank r is met in proportion to 1 / r.
 """
 
 import sys
@@ -21,7 +21,7 @@ from txlbench.evaluation.scoring import score
 from txlbench.machine import peak_memory
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
-from txlbench.runs.speed_probe import Probed, ProbeJob, ProbedMeasurement
+from txlbench.runs.speed_probe import Probed, ProbedMeasurement, ProbeJob
 from txlbench.seeding import seed_everything
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser, weight_average
@@ -129,6 +129,7 @@ def probe(job: ProbeJob) -> Probed:
         steps=len(seconds),
         precision=settings.precision,
         threads=torch.get_num_threads(),
+        device=job.device,
         memory_bytes=peak,
         grown_bytes=peak - before,
         measurements=tuple(

@@ -1,0 +1,355 @@
+"""What `--dry-run` tells of each run: size, FLOPs, memory, disk space and hours, and the totals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from types import MappingProxyType
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from txlbench.config.accelerators import UTILISATION, Accelerator
+from txlbench.config.counting import (
+    checkpoint_bytes,
+    evaluation_flops,
+    parameters,
+    train_flops,
+    train_targets,
+)
+from txlbench.config.measurements import Measurement, all_measurements, training_regime
+from txlbench.config.memory_use import training_memory
+from txlbench.records.schema import RunState
+from txlbench.runs.plan import (
+    Need,
+    PlannedRun,
+    predictions,
+    trained_elsewhere,
+    vocabulary_size,
+    with_evaluation,
+)
+from txlbench.runs.speed_probe import Probed
+
+SCHEMA = "txlbench.plan/2"
+
+
+class AcceleratorEstimate(BaseModel):
+    """A run on one accelerator: training in `precision`, evaluation in float32.
+
+    Attributes:
+        utilisation: share of the peak rate that is reached.
+        memory_bytes: the device's memory that training takes; None if no formula knows it.
+        memory_fits: whether the accelerator has as much.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    precision: str
+    utilisation: float
+    hours: float
+    memory_bytes: int | None
+    memory_fits: bool | None
+
+
+class ProbeEstimate(BaseModel):
+    """A run on this machine, from a few steps that were timed.
+
+    Attributes:
+        memory_bytes: the measured peak of the process, or of the CUDA device.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    step_seconds: float
+    steps: int
+    precision: str
+    threads: int
+    device: str
+    memory_bytes: int
+    training_hours: float
+    evaluation_hours: float | None
+    hours: float
+
+
+class PlanEntry(BaseModel):
+    """One run of a plan; what is unknown is None, with the reason in `unknown`.
+
+    Attributes:
+        stale: why the run that is on disk does not count; empty if it does, or there is none.
+        copied_from: where the run is trained already, in another experiment; else empty.
+        train_tokens: targets that training predicts.
+        train_flops: floating-point operations of the whole training, validations apart.
+        evaluation_flops: those of the validations and of every measurement of the results.
+        estimated_seconds: training time at the speed of the slowest trained run of the experiment.
+        estimated_bytes: disk space of its checkpoints.
+        memory_bytes: by precision (fp32, bf16), each term of the memory that training takes on
+            a CPU, and the total (`config.memory_use`).
+        accelerators: hours and memory on those that were asked for.
+        probe: hours and memory on this machine, if it was probed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    label: str
+    labels: tuple[str, ...]
+    seed: int
+    state: RunState
+    need: Need
+    stale: str
+    copied_from: str
+    parameters: int | None
+    train_tokens: int
+    train_flops: int | None
+    evaluation_flops: int | None
+    estimated_seconds: float | None
+    estimated_bytes: int | None
+    memory_bytes: dict[str, dict[str, int]] | None
+    accelerators: tuple[AcceleratorEstimate, ...]
+    probe: ProbeEstimate | None
+    unknown: dict[str, str]
+
+
+class PlanTotal(BaseModel):
+    """The sums over the runs that need training; None where one of them is unknown.
+
+    Attributes:
+        hours: by accelerator, one run after the other on one device; `this machine` if probed,
+            with `jobs` runs at once.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    runs: int
+    train_tokens: int
+    train_flops: int | None
+    evaluation_flops: int | None
+    estimated_bytes: int | None
+    largest_memory_bytes: dict[str, int] | None
+    hours: dict[str, float | None]
+
+
+class PlanRecord(BaseModel):
+    """What `--dry-run --format json` prints."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_id: str = Field(SCHEMA, serialization_alias="schema")
+    runs: tuple[PlanEntry, ...]
+    total: PlanTotal
+
+
+HERE = "this machine"
+NOT_PROBED = "this machine is measured with --probe"
+
+
+def describe_plan(
+    runs: Sequence[PlannedRun],
+    stale: Mapping[str, str] = MappingProxyType({}),
+    accelerators: Sequence[Accelerator] = (),
+    utilisation: float = UTILISATION,
+    probed: Mapping[str, Probed | str] = MappingProxyType({}),
+    jobs: int = 1,
+) -> PlanRecord:
+    """The plan with sizes and costs.
+
+    Args:
+        stale: why a run that is there does not count, by id.
+        probed: what was measured on this machine, or why nothing was, by id.
+        jobs: runs that this machine does at once.
+    """
+    speeds = [speed for run in runs if (speed := _flops_a_second(run)) is not None]
+    speed = min(speeds, default=None)
+    entries = []
+    for run in runs:
+        entry = _describe(run, speed, stale.get(run.id, ""))
+        known = accelerators if entry.train_flops is not None else ()
+        on = tuple(_on(run, entry, each, utilisation) for each in known)
+        entries.append(_with_probe(run, entry.model_copy(update={"accelerators": on}), probed))
+    return PlanRecord(runs=tuple(entries), total=_total(entries, jobs))
+
+
+def _describe(run: PlannedRun, speed: float | None, stale: str) -> PlanEntry:
+    twin = trained_elsewhere(run)
+    size, evaluation = vocabulary_size(run), _evaluation_flops(run)
+    flops = train_flops(run.config, size) if size else None
+    seconds = flops / speed if flops and speed else None
+    memory = _memory(run, size) if size else None
+    no_size = "the vocabulary is known once the corpus is prepared"
+    unknown = {"probe": NOT_PROBED}
+    if not size:
+        unknown |= dict.fromkeys(("parameters", "train_flops", "estimated_bytes"), no_size)
+    if not seconds:
+        no_speed = "no run of this experiment is trained yet"
+        unknown["estimated_seconds"] = no_speed if size else no_size
+    if evaluation is None:
+        no_tokens = "the tokens of a split are known once the corpus is prepared"
+        unknown["evaluation_flops"] = no_tokens if size else no_size
+    if memory is None:
+        no_formula = "no formula knows the memory of an architecture of transformers"
+        unknown["memory_bytes"] = no_formula if size else no_size
+    return PlanEntry(
+        id=run.id,
+        label=run.labels[0],
+        labels=run.labels,
+        seed=run.config.seed,
+        state=run.directory.current_state,
+        need=Need.TRAINING if stale else replace(run, directory=twin or run.directory).need(),
+        stale=stale,
+        copied_from=str(twin.path) if twin else "",
+        parameters=parameters(run.config.model, size) if size else None,
+        train_tokens=train_targets(run.config),
+        train_flops=flops,
+        evaluation_flops=None if evaluation is None else round(evaluation),
+        estimated_seconds=seconds,
+        estimated_bytes=checkpoint_bytes(run.config, size) if size else None,
+        memory_bytes=memory,
+        accelerators=(),
+        probe=None,
+        unknown=unknown,
+    )
+
+
+def _memory(run: PlannedRun, size: int) -> dict[str, dict[str, int]] | None:
+    if run.config.model.kind == "hf":
+        return None
+    return {
+        precision: asdict(training_memory(run.config, size, precision))
+        for precision in ("fp32", "bf16")
+    }
+
+
+def work_of_evaluation(run: PlannedRun) -> list[tuple[Measurement, int]]:
+    """The measurements of a run, each with how often it is made: validations, then the results."""
+    train = run.config.train
+    validation = training_regime(run.config, "valid").model_copy(
+        update={"tokens": train.eval_tokens}
+    )
+    times = -(-train.max_step // train.eval_interval)
+    asked = [
+        each
+        for evaluate in run.evaluations
+        for each in all_measurements(with_evaluation(run.config, evaluate))
+    ]
+    return [(validation, times), *((each, 1) for each in {m.key: m for m in asked}.values())]
+
+
+def flops_of(run: PlannedRun, measurement: Measurement) -> float | None:
+    """Necessary FLOPs of a measurement; None if the vocabulary or the split is unknown."""
+    size, count = vocabulary_size(run), predictions(run, measurement.split)
+    if size is None or count is None:
+        return None
+    return evaluation_flops(run.config.model, size, measurement, count)
+
+
+def _evaluation_flops(run: PlannedRun) -> float | None:
+    total = 0.0
+    for measurement, times in work_of_evaluation(run):
+        flops = flops_of(run, measurement)
+        if flops is None:
+            return None
+        total += times * flops
+    return total
+
+
+def _on(
+    run: PlannedRun, entry: PlanEntry, accelerator: Accelerator, utilisation: float
+) -> AcceleratorEstimate:
+    """What the run takes there; evaluation counts as far as the splits are known."""
+    precision, rate = accelerator.rate(run.config.train.precision)
+    _, in_float32 = accelerator.rate("fp32")
+    training = entry.train_flops or 0
+    seconds = training / (rate * utilisation)
+    seconds += (entry.evaluation_flops or 0) / (in_float32 * utilisation)
+    size, memory = vocabulary_size(run), None
+    if size is not None and entry.memory_bytes is not None:
+        memory = training_memory(run.config, size, precision, "cuda").total
+    return AcceleratorEstimate(
+        name=accelerator.name,
+        precision=precision,
+        utilisation=utilisation,
+        hours=seconds / 3600,
+        memory_bytes=memory,
+        memory_fits=None if memory is None else memory <= accelerator.memory_gb * 1e9,
+    )
+
+
+def _with_probe(run: PlannedRun, entry: PlanEntry, probed: Mapping[str, Probed | str]) -> PlanEntry:
+    found = probed.get(run.id)
+    if found is None:
+        return entry
+    if isinstance(found, str):
+        return entry.model_copy(update={"unknown": {**entry.unknown, "probe": found}})
+    evaluation = _evaluation_seconds(run, found)
+    training = found.step_seconds * run.config.train.max_step
+    estimate = ProbeEstimate(
+        step_seconds=found.step_seconds,
+        steps=found.steps,
+        precision=found.precision,
+        threads=found.threads,
+        device=found.device,
+        memory_bytes=found.memory_bytes,
+        training_hours=training / 3600,
+        evaluation_hours=None if evaluation is None else evaluation / 3600,
+        hours=(training + (evaluation or 0)) / 3600,
+    )
+    unknown = {name: reason for name, reason in entry.unknown.items() if name != "probe"}
+    return entry.model_copy(update={"probe": estimate, "unknown": unknown})
+
+
+def _evaluation_seconds(run: PlannedRun, probed: Probed) -> float | None:
+    """Time of validations and measurements, each at the speed of the probed one of its kind."""
+    regime, *sweep = probed.measurements
+    seconds = 0.0
+    for measurement, times in work_of_evaluation(run):
+        flops = flops_of(run, measurement)
+        if flops is None:
+            return None
+        like = sweep[0] if sweep and measurement.attention_length else regime
+        seconds += times * flops / like.flops_a_second
+    return seconds
+
+
+def _total(entries: Sequence[PlanEntry], jobs: int) -> PlanTotal:
+    """Sums over the runs that need training."""
+    todo = [entry for entry in entries if entry.need is Need.TRAINING]
+    memories = [entry.memory_bytes for entry in todo if entry.memory_bytes is not None]
+    hours: dict[str, float | None] = {
+        each.name: sum(
+            estimate.hours
+            for entry in todo
+            for estimate in entry.accelerators
+            if estimate.name == each.name
+        )
+        for each in (todo[0].accelerators if todo else ())
+    }
+    here = [entry.probe.hours for entry in todo if entry.probe is not None]
+    if here:
+        hours[HERE] = sum(here) / jobs if len(here) == len(todo) else None
+    return PlanTotal(
+        runs=len(todo),
+        train_tokens=sum(entry.train_tokens for entry in todo),
+        train_flops=_sum([entry.train_flops for entry in todo]),
+        evaluation_flops=_sum([entry.evaluation_flops for entry in todo]),
+        estimated_bytes=_sum([entry.estimated_bytes for entry in todo]),
+        largest_memory_bytes={
+            precision: max(each[precision]["total"] for each in memories)
+            for precision in ("fp32", "bf16")
+        }
+        if memories
+        else None,
+        hours=hours,
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _flops_a_second(run: PlannedRun) -> float | None:
+    """Of a trained run, as a guide for the others."""
+    size = vocabulary_size(run)
+    if size is None or run.need() not in (Need.NOTHING, Need.EVALUATION):
+        return None
+    training = run.directory.read_summary().training
+    seconds = training and training.seconds
+    return train_flops(run.config, size) / max(seconds, 1e-9) if seconds else None
