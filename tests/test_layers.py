@@ -20,7 +20,7 @@ LAYERS = [
     ["errors"],
     ["files", "seeding"],
     ["config"],
-    ["records", "machine"],
+    ["records", "machine", "world"],
     ["data", "models", "tracking", "reporting"],
     ["training", "evaluation"],
     ["runs", "commands"],
@@ -34,7 +34,10 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 HEAVY = {
     "numpy": {part for part in LEVEL if part != "config"},
-    "torch": {"seeding", "machine", "data", "models", "training", "evaluation", "runs", "commands"},
+    "torch": {
+        *("seeding", "machine", "world"),
+        *("data", "models", "training", "evaluation", "runs", "commands"),
+    },
     "pandas": {"reporting", "api"},
     "matplotlib": {"reporting"},
     "mlflow": {"tracking"},

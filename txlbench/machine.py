@@ -23,7 +23,7 @@ class Devices:
     Attributes:
         names: devices that runs take turns on.
         jobs: runs at once.
-        threads: CPU threads of each run.
+        threads: CPU threads of each process of a run.
     """
 
     names: tuple[str, ...]
@@ -101,7 +101,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def choose_devices(
-    device: str, jobs: int | None, runs: int, threads: int | None = None, todo: int | None = None
+    device: str,
+    jobs: int | None,
+    runs: int,
+    threads: int | None = None,
+    todo: int | None = None,
+    processes: int = 1,
 ) -> Devices:
     """Resolves `--device`, `--jobs` and `--threads`.
 
@@ -113,16 +118,22 @@ def choose_devices(
         jobs: runs at once; default one a core on the CPU, or as many as its cores have room
             for at that many threads, and one a device on CUDA.
         runs: runs of the whole experiment.
-        threads: CPU threads of each run; default its share of the cores.
+        threads: CPU threads of each process of a run; default its share of the cores.
         todo: runs that are to be done, no more of which go at once; default all.
+        processes: those of each run, which have a device each, or their part of the cores.
 
     Raises:
-        UserError: if the device is unknown or not there.
+        UserError: if the device is unknown or not there, or there are fewer than `processes`.
     """
     names = ("cpu",) if device == "cpu" else _cuda_devices(device)
-    default = cores() // (threads or 1) if names == ("cpu",) else len(names)
+    if names != ("cpu",) and processes > len(names):
+        raise UserError(
+            f"train.devices: {processes} for one run, of {len(names)} CUDA devices",
+            f"--set train.devices={len(names)}",
+        )
+    default = (cores() // (threads or 1) if names == ("cpu",) else len(names)) // processes
     at_once = jobs or max(1, min(default, runs))
-    share = max(1, cores() // at_once)
+    share = max(1, cores() // (at_once * processes))
     return Devices(names, max(1, min(at_once, runs if todo is None else todo)), threads or share)
 
 

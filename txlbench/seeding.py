@@ -48,8 +48,8 @@ def restore(state: dict[str, Any]) -> None:
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     torch.set_rng_state(state["torch"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    for device, generator in enumerate(state["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(generator, device)  # there were more where it was captured
     bits: Any = state["bits"]
     bits = {**bits, "state": {"state": np.array(bits["state"], dtype=np.uint64)}}
     bit_source().state = bits

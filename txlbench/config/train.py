@@ -45,9 +45,13 @@ class TrainConfig(Section):
         checkpoint_interval: steps between checkpoints, beside that of each validation; null for
             none. Changes no number.
         checkpoint_minutes: minutes between checkpoints, likewise; null for none. Changes no number.
+        devices: processes that train one run together, one a CUDA device or on CPU cores; each has
+            its share of the rows of every part of the batch. Changes last digits only, but for
+            dropout masks that PyTorch draws (on CUDA devices, with compile, kind hf), which then
+            are others. A run may go on with another number.
     """
 
-    UNHASHED = frozenset({"log_interval", "checkpoint_interval", "checkpoint_minutes"})
+    UNHASHED = frozenset({"log_interval", "checkpoint_interval", "checkpoint_minutes", "devices"})
     ADDED = MappingProxyType(
         {
             "average_from": None,
@@ -81,6 +85,7 @@ class TrainConfig(Section):
     memory_reset_from: float = Field(0.5, ge=0, lt=1)
     checkpoint_interval: int | None = Field(None, ge=1)
     checkpoint_minutes: float | None = Field(10.0, gt=0)
+    devices: int = Field(1, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -113,6 +118,7 @@ class TrainConfig(Section):
             raise ValueError(
                 f"batch_chunk {self.batch_chunk} does not divide batch_size {self.batch_size}"
             )
+        check_divided(self, self.devices, f"devices {self.devices}")
         if self.warmup_step > self.max_step:
             raise ValueError(
                 f"warmup_step {self.warmup_step} is beyond max_step {self.max_step}; "
@@ -134,3 +140,17 @@ class TrainConfig(Section):
     def stride(self) -> int:
         """Tokens by which segments move on: those that each segment trains on."""
         return self.tgt_len - self.tgt_len // 2 if self.loss == "half" else self.tgt_len
+
+
+def check_divided(train: TrainConfig, processes: int, what: str) -> None:
+    """Refuses (ValueError) a number of processes that the rows of a batch cannot be shared by.
+
+    Args:
+        what: gives that number, as the message names it.
+    """
+    rows = train.batch_size // train.batch_chunk
+    if rows % processes:
+        raise ValueError(
+            f"{what} does not divide batch_size / batch_chunk, {train.batch_size} / "
+            f"{train.batch_chunk} = {rows} rows"
+        )

@@ -20,6 +20,7 @@ from txlbench.evaluation.eval_streams import (
     stream_segments,
 )
 from txlbench.models.interface import LanguageModel, State, dtype_name
+from txlbench.world import ALONE, World
 
 
 @dataclass
@@ -47,6 +48,10 @@ class LossSum:
         np.add.at(self.sums, positions, exact)
         np.add.at(self.squares, positions, exact**2)
         np.add.at(self.counts, positions, 1)
+
+    def share(self, world: World) -> None:
+        """Adds up what the processes of a world have summed, in each of them."""
+        self.sums, self.squares, self.counts = world.total(self.sums, self.squares, self.counts)
 
     @property
     def tokens(self) -> int:
@@ -151,8 +156,11 @@ def score(
     n_layer: int,
     device: torch.device,
     keep_losses: bool = False,
+    world: World = ALONE,
 ) -> Score:
     """Scores a split; the model must be in evaluation mode and on `device`.
+
+    The processes of a world divide streams or windows, and each returns the whole result.
 
     Args:
         ids: token ids [N + 1] of the split; only the segments being read leave the disk.
@@ -164,11 +172,12 @@ def score(
     plan = eval_streams(len(ids) - 1, measurement, n_layer)
     reader = _Reader(model, ids, device, total, [] if keep_losses else None)
     if measurement.regime == "streaming":
-        _stream(reader, plan, measurement)
+        _stream(reader, plan[world.rank :: world.size], measurement)
     else:
-        _slide(reader, plan, measurement)
+        _slide(reader, plan, measurement, world)
+    total.share(world)
     cold = sum(stream.start == stream.first and measurement.mem_len > 0 for stream in plan)
-    losses, positions = reader.in_order() if keep_losses else (None, None)
+    losses, positions = reader.in_order(world) if keep_losses else (None, None)
     return Score(
         total.mean,
         total.tokens,
@@ -183,6 +192,8 @@ def score(
 
 def _stream(reader: "_Reader", plan: list[EvalStream], measurement: Measurement) -> None:
     """Reads all streams side by side with memory; streams that end earlier are padded."""
+    if not plan:
+        return
     span = measurement.span
     if measurement.zero_memory:
         state = zero_memory(reader.model, len(plan), span)
@@ -196,13 +207,16 @@ def _stream(reader: "_Reader", plan: list[EvalStream], measurement: Measurement)
         state = reader.read(row, state)
 
 
-def _slide(reader: "_Reader", plan: list[EvalStream], measurement: Measurement) -> None:
-    """Reads all windows of all streams, each without memory."""
+def _slide(
+    reader: "_Reader", plan: list[EvalStream], measurement: Measurement, world: World
+) -> None:
+    """Reads all windows of all streams, each without memory; processes take turns at rows."""
     span = measurement.span
     windows = (segment for stream in plan for segment in stream_segments(stream, measurement))
     at_once = max(1, WINDOW_TOKENS // measurement.tgt_len)
+    all_rows = iter(lambda: tuple(islice(windows, at_once)), ())
     states: dict[int, Any] = {}  # by windows read at once: the last are fewer
-    while row := tuple(islice(windows, at_once)):
+    for row in islice(all_rows, world.rank, None, world.size):
         rows = len(row)
         if rows not in states:
             states[rows] = reader.model.evaluation_state(reader.model.initial_state(rows, span))
@@ -235,10 +249,14 @@ class _Reader:
             self._add(hidden, on_device[:, 1:], scored, starts)
         return state
 
-    def in_order(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The kept losses and their positions in the split, by position."""
+    def in_order(self, world: World) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The kept losses of all processes and their positions in the split, by position."""
         assert self.kept is not None
-        losses, positions = (np.concatenate(parts) for parts in zip(*self.kept, strict=True))
+        nothing = (np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64))
+        losses, positions = (
+            world.whole(torch.from_numpy(np.concatenate(parts))).numpy()
+            for parts in zip(nothing, *self.kept, strict=True)
+        )
         order = np.argsort(positions)
         return losses[order].astype(np.float32), positions[order].astype(np.int64)
 

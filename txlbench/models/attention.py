@@ -71,7 +71,7 @@ class Attention(nn.Module):
         self.q_net = nn.Linear(config.d_model, inner, bias=False)
         self.kv_net = nn.Linear(config.d_model, 2 * inner, bias=False)
         self.o_net = nn.Linear(inner, config.d_model, bias=False)
-        self.dropatt = Dropout(config.dropatt)
+        self.dropatt = Dropout(config.dropatt, batch_dim=1)
 
     def forward(
         self, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring

@@ -2,9 +2,14 @@
 
 PyTorch draws a CPU mask one Bernoulli number after the other, which took a third of a training
 step. Here four 16-bit numbers come from every 64 random bits; the rate is exact to 2 ** -17.
+
+Where processes share a batch, each draws the masks of all its rows and takes its own: so a stream
+meets the same masks on however many it trains.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,21 +21,47 @@ from torch.nn.functional import dropout
 from txlbench.config.model import ModelConfig
 from txlbench.seeding import bit_source
 
+_share = (0, 1)
 
-def keep_mask(like: Tensor, rate: float) -> Tensor:
-    """A mask of `like`'s shape and dtype: 0 with probability `rate`, else 1 / (1 - rate)."""
-    mask = kept(like.shape, rate)
+
+@contextmanager
+def rows_shared(rank: int, size: int) -> Iterator[None]:
+    """Inside, batches are the part number `rank` of `size` of those that masks are drawn for."""
+    global _share
+    before, _share = _share, (rank, size)
+    try:
+        yield
+    finally:
+        _share = before
+
+
+def keep_mask(like: Tensor, rate: float, batch_dim: int | None = 0) -> Tensor:
+    """A mask of `like`'s shape and dtype: 0 with probability `rate`, else 1 / (1 - rate).
+
+    Args:
+        batch_dim: as of `kept`.
+    """
+    mask = kept(like.shape, rate, batch_dim)
     return mask.to(like.dtype).mul_(1 / (1 - rate))
 
 
-def kept(shape: tuple[int, ...], rate: float) -> Tensor:
-    """A mask as int8: 0 with probability `rate`, else 1."""
-    size = math.prod(shape)
+def kept(shape: tuple[int, ...], rate: float, batch_dim: int | None = 0) -> Tensor:
+    """A mask as int8: 0 with probability `rate`, else 1.
+
+    Args:
+        batch_dim: the dimension of streams, or of tokens stream by stream; None where all streams
+            share the mask.
+    """
+    rank, sharing = (0, 1) if batch_dim is None else _share
+    size = math.prod(shape) * sharing
     words = bit_source().random_raw(-(-size // 4))
+    numbers = words.view(np.int16)[:size]
+    if sharing > 1:
+        numbers = numbers.reshape(math.prod(shape[:batch_dim]), sharing, -1)[:, rank]
     # Compared by numpy and cast from bytes: both are several times faster than PyTorch's
     # 16-bit comparison and its cast from bool.
     threshold = min(round(rate * 2**16) - 2**15, 2**15 - 1)
-    above = words.view(np.int16)[:size] >= np.int16(threshold)
+    above = numbers >= np.int16(threshold)
     return torch.from_numpy(above.view(np.int8)).view(shape)
 
 
@@ -40,11 +71,17 @@ def _drawn_here(values: Tensor) -> bool:
 
 
 class Dropout(nn.Module):
-    """Zeroes entries with probability `rate` in training and scales the others by 1/(1-rate)."""
+    """Zeroes entries with probability `rate` in training and scales the others by 1/(1-rate).
 
-    def __init__(self, rate: float) -> None:
+    Args:
+        batch_dim: the dimension of what is dropped that holds the streams; None for what they
+            share, as weights or positions, which are then dropped alike wherever streams are.
+    """
+
+    def __init__(self, rate: float, batch_dim: int | None = 0) -> None:
         super().__init__()
         self.rate = rate
+        self.batch_dim = batch_dim
 
     def forward(self, values: Tensor) -> Tensor:
         if not self.training or self.rate == 0:
@@ -55,7 +92,7 @@ class Dropout(nn.Module):
         """Multiplies `values` with a new mask."""
         if not _drawn_here(values):
             return dropout(values, self.rate)
-        return values * keep_mask(values, self.rate)
+        return values * keep_mask(values, self.rate, self.batch_dim)
 
     def after_relu(self, values_NF: Tensor, segment: torch.Size) -> Tensor:
         """The ReLU of `values_NF`, dropped, as [B, T, F]; may write into `values_NF`.

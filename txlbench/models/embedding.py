@@ -27,7 +27,7 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.scale = config.d_model**0.5
-        self.word_dropout = Dropout(config.dropoute)
+        self.word_dropout = Dropout(config.dropoute, batch_dim=None)
         self.clusters: list[Cluster] = clusters_of(config, vocabulary_size)
         separate = config.div_val > 1
         tables = self.clusters if separate else [Cluster(0, vocabulary_size, config.embed_size)]

@@ -138,7 +138,7 @@ class LSTMLayer(RecurrentLayer):
         self.w_hh = nn.Parameter(torch.empty(4 * size, size))
         self.b_ih = nn.Parameter(torch.empty(4 * size))
         self.b_hh = nn.Parameter(torch.empty(4 * size))
-        self.weight_drop = Dropout(config.wdrop)
+        self.weight_drop = Dropout(config.wdrop, batch_dim=None)
 
     def initial(self, batch_size: int) -> LayerState:
         zeros = self.w_hh.new_zeros(batch_size, self.w_hh.shape[1])

@@ -64,6 +64,25 @@ def claimed(run: Path, patience: float = PATIENCE_SECONDS) -> Iterator["Claim | 
             claim.release()
 
 
+@contextlib.contextmanager
+def claimed_by_parent(run: Path) -> Iterator[None]:
+    """Writes to `run` inside as under the claim that this process's parent holds.
+
+    Raises:
+        ClaimLost: if the parent holds it no more.
+    """
+    lease = _latest(run)
+    if lease is None or lease.content().get("pid") != os.getppid():
+        raise ClaimLost(f"{run}: another process took the run over")
+    file = os.open(lease.path, os.O_RDWR)
+    _held[run.absolute()] = Claim(lease.path, file)
+    try:
+        yield
+    finally:
+        del _held[run.absolute()]
+        os.close(file)
+
+
 def is_claimed(run: Path) -> bool:
     """Whether some process, here or on another machine, holds the run in directory `run`."""
     try:

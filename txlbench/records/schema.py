@@ -135,6 +135,8 @@ class Facts(Record):
     """`facts.json`: code, machine, corpus and size.
 
     Attributes:
+        devices: processes that trained it together, at last.
+        threads: of each of them.
         precision: of the training's matrix products.
         train_dropped: predictions of the train split that are in no stream.
     """
@@ -144,6 +146,7 @@ class Facts(Record):
     versions: dict[str, str | None] = {}
     device: str | None = None
     device_name: str | None = None
+    devices: Count = 1
     threads: Count | None = None
     precision: str | None = None
     corpus: TrainedCorpus = TrainedCorpus()

@@ -93,8 +93,11 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
         _set_stale_aside(run, corpora[run.id], watcher)
     todo = _choose(whole, request, watcher)
     sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
+    processes = max((run.config.train.devices for run in plan), default=1)
     with (
-        open_executor(request, len(experiment.runs()), len(todo), watcher.warn) as executor,
+        open_executor(
+            request, len(experiment.runs()), len(todo), watcher.warn, processes
+        ) as executor,
         MirrorProcess(directory) as mirror,
     ):
         check_space(directory.path, todo, sizes, executor.at_once)

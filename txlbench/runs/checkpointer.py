@@ -5,9 +5,11 @@ from another one of the same step.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from txlbench.config.identity import differences
 from txlbench.errors import UserError
@@ -21,9 +23,11 @@ from txlbench.training.checkpoint import (
     load,
     restore,
     set_aside,
+    whole_memories,
     write_best,
 )
 from txlbench.training.state import TrainingState
+from txlbench.world import ALONE, World
 
 
 def best_checkpoint(run: RunDirectory) -> dict[str, Any]:
@@ -64,6 +68,8 @@ def _forget_training(run: RunDirectory) -> None:
 class Checkpointer:
     """Keeps one run's training; a disk that refuses stops nothing before the end.
 
+    Where processes share the run, all call it alike and one of them writes.
+
     Args:
         settings: what decides the numbers, by dotted key; kept in checkpoints, and held against
             those of the checkpoint that training goes on from.
@@ -71,9 +77,14 @@ class Checkpointer:
     """
 
     def __init__(
-        self, run: RunDirectory, settings: Mapping[str, object], machine: Mapping[str, object]
+        self,
+        run: RunDirectory,
+        settings: Mapping[str, object],
+        machine: Mapping[str, object],
+        world: World = ALONE,
     ) -> None:
         self._run = run
+        self._world = world
         self._settings = {"run": dict(settings), "machine": dict(machine)}
         self._checkpoints = CheckpointSet(run.checkpoints)
         self._metrics, self._timings = LineLog(run.metrics_file), LineLog(run.timings_file)
@@ -87,25 +98,38 @@ class Checkpointer:
         Raises:
             UserError: if that checkpoint was made with other settings, saying which.
         """
+        name = self._world.tell(self._resume_logs(state) if self._world.writes else "")
+        if name and not self._world.writes:
+            restore(load(self._checkpoints.directory / name), state, self._world)
+
+    def _resume_logs(self, state: TrainingState) -> str:
+        """Does so in the process that writes; returns the name of the checkpoint, if there is one.
+
+        The others read the same: which one is whole may change while it is looked for.
+        """
         self._run.check_claim()
         self._checkpoints.remove_remains()
-        unusable = []
+        unusable, name = [], ""
         for path, content in self._checkpoints.newest_first():
             if content is None or content["metrics_bytes"] > self._metrics.size:
                 unusable.append(path)
                 continue
             self._compare(path, content.get("settings", {}))
-            restore(content, state)
+            restore(content, state, self._world)
             self._metrics.truncate(content["metrics_bytes"])
             self._timings.truncate(content.get("timings_bytes", self._timings.size))
+            name = path.name
             break
         else:
             self._metrics.truncate(0)
             self._timings.truncate(0)
         self._put_away(unusable, state.progress.step)
+        return name
 
     def log(self, line: Mapping[str, object], timing: Mapping[str, object] | None = None) -> None:
         """Appends to the metrics, and to the timings; what is refused waits for the next save."""
+        if not self._world.writes:
+            return
         self._run.check_claim()
         self._metrics.append(line)
         if timing is not None:
@@ -113,10 +137,13 @@ class Checkpointer:
 
     def save(self, state: TrainingState, best: bool) -> None:
         """Writes a checkpoint; if the disk refuses, the ones before stay and training goes on."""
+        memories = whole_memories(state, self._world)
+        if not self._world.writes:
+            return
         if best:
             self._best = best_content(state)
         try:
-            retry_io(lambda: self._write(state))
+            retry_io(lambda: self._write(state, memories))
         except OSError as error:
             self._fault = error
             self._note(f"{error.filename}: {error.strerror}; tried again at the next checkpoint")
@@ -130,19 +157,19 @@ class Checkpointer:
         Raises:
             OSError: naming the file that the disk refuses still.
         """
-        if self._fault is not None:
+        if any(self._world.agree(self._fault is not None)):
             self.save(state, best=False)
         if self._fault is not None:
             raise self._fault
 
-    def _write(self, state: TrainingState) -> None:
+    def _write(self, state: TrainingState, memories: Sequence[Mapping[str, Tensor]]) -> None:
         """The best first: a last checkpoint must never know of a best that is not there."""
         self._run.check_claim()
         if self._best is not None:
             write_best(self._checkpoints.best, self._best)
             self._best = None
         metrics, timings = self._metrics.sync(), self._timings.sync()
-        self._checkpoints.save(state, metrics, timings, self._settings)
+        self._checkpoints.save(state, metrics, timings, self._settings, memories)
 
     def _compare(self, path: Path, before: Mapping[str, Any]) -> None:
         changed = differences(before.get("run", {}), self._settings["run"])

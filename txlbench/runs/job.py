@@ -22,8 +22,9 @@ class Job:
 
     Attributes:
         directory: the run's directory, which holds its configuration.
-        device: cpu, cuda or cuda:N, never auto.
+        device: cpu, cuda or cuda:N, never auto; for several processes one each, with commas.
         evaluations: every way in which a label asks the run to be measured.
+        processes: how many train and measure it together.
         attempts: how often the run had been started when it was planned. If it was started since,
             another process has done something about it, and the job is void. None for whatever.
     """
@@ -32,18 +33,29 @@ class Job:
     device: str
     evaluations: tuple[EvaluateConfig, ...]
     attempts: int | None = None
+    processes: int = 1
+
+    def device_of(self, rank: int) -> str:
+        """The device of one of the processes."""
+        devices = self.device.split(",")
+        if devices == ["cuda"] and self.processes > 1:
+            return f"cuda:{rank}"
+        return devices[rank % len(devices)]
 
     def to_json(self) -> str:
         """One line."""
         evaluations = [each.model_dump(mode="json") for each in self.evaluations]
-        content = {"directory": str(self.directory), "device": self.device}
-        return json.dumps({**content, "evaluations": evaluations, "attempts": self.attempts})
+        return json.dumps(
+            {**vars(self), "directory": str(self.directory), "evaluations": evaluations}
+        )
 
     @classmethod
     def from_json(cls, line: str) -> "Job":
         content = json.loads(line)
         evaluations = tuple(map(EvaluateConfig.model_validate, content["evaluations"]))
-        return cls(Path(content["directory"]), content["device"], evaluations, content["attempts"])
+        return cls(
+            **{**content, "directory": Path(content["directory"]), "evaluations": evaluations}
+        )
 
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)

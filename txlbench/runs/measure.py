@@ -22,18 +22,23 @@ from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import EvaluationRecord, Outcome, SweepPoint
 from txlbench.runs.checkpointer import best_checkpoint
 from txlbench.runs.plan import missing, with_evaluation
+from txlbench.world import ALONE, World
 
 
 def load_best(
-    run: RunDirectory, config: RunConfig, corpus: Corpus, device: torch.device
+    run: RunDirectory, config: RunConfig, corpus: Corpus, device: torch.device, world: World = ALONE
 ) -> tuple[LanguageModel, int]:
     """The model of the run's best checkpoint in evaluation mode, and the checkpoint's step.
+
+    The process that writes reads it first, as it may have to mend it.
 
     Raises:
         UserError: if that checkpoint is damaged and cannot be made again.
     """
     model = build_model(config.model, len(corpus.vocabulary)).to(device)
-    checkpoint = best_checkpoint(run)
+    mended = best_checkpoint(run) if world.writes else None
+    world.tell("")
+    checkpoint = mended or best_checkpoint(run)
     model.load_state_dict(checkpoint["model"])
     return model.eval(), int(checkpoint["progress"]["step"])
 
@@ -45,8 +50,11 @@ def measure(
     device: torch.device,
     evaluations: Sequence[EvaluateConfig],
     should_stop: Callable[[], bool],
+    world: World = ALONE,
 ) -> bool:
     """Fills in the run's missing records and writes the results into its summary.
+
+    Processes that share the run divide each measurement, and one of them writes.
 
     Args:
         should_stop: asked before each measurement.
@@ -56,42 +64,44 @@ def measure(
     """
     todo = missing(run, config, evaluations)
     if todo:
-        model, step = load_best(run, config, corpus, device)
+        model, step = load_best(run, config, corpus, device, world)
         for measurement in todo:
-            if should_stop():
+            if any(world.agree(should_stop())):
                 return False
-            _record(run, model, config, corpus, device, measurement, step)
+            record = _record(model, config, corpus, device, measurement, step, world)
+            if world.writes:
+                run.write_evaluation(record)
+    if not world.writes:
+        return True
     results = tuple(_outcome(run, with_evaluation(config, evaluate)) for evaluate in evaluations)
     run.write_summary(run.read_summary().model_copy(update={"results": results}))
     return True
 
 
 def _record(
-    run: RunDirectory,
     model: LanguageModel,
     config: RunConfig,
     corpus: Corpus,
     device: torch.device,
     measurement: Measurement,
     step: int,
-) -> None:
-    begin = time.monotonic()
-    scored = score(model, corpus.ids(measurement.split), measurement, config.model.n_layer, device)
-    run.write_evaluation(
-        EvaluationRecord(
-            measurement=measurement,
-            loss=scored.loss,
-            tokens=scored.tokens,
-            dropped=scored.dropped,
-            cold_starts=scored.cold_starts,
-            by_position=tuple(scored.by_position),
-            errors_by_position=tuple(scored.errors_by_position),
-            checkpoint="best",
-            step=step,
-            dtype=scored.dtype,
-            device=str(device),
-            seconds=time.monotonic() - begin,
-        )
+    world: World,
+) -> EvaluationRecord:
+    begin, ids = time.monotonic(), corpus.ids(measurement.split)
+    scored = score(model, ids, measurement, config.model.n_layer, device, world=world)
+    return EvaluationRecord(
+        measurement=measurement,
+        loss=scored.loss,
+        tokens=scored.tokens,
+        dropped=scored.dropped,
+        cold_starts=scored.cold_starts,
+        by_position=tuple(scored.by_position),
+        errors_by_position=tuple(scored.errors_by_position),
+        checkpoint="best",
+        step=step,
+        dtype=scored.dtype,
+        device=str(device),
+        seconds=time.monotonic() - begin,
     )
 
 

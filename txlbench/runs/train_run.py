@@ -38,16 +38,16 @@ from txlbench.training.loop import Diverged, Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser, weight_average
 from txlbench.training.runtime import resolve_precision, staged
 from txlbench.training.state import TrainingState, compiled_forward, empty_memories
+from txlbench.world import ALONE, World
 
 
-def gather_facts(
-    corpus: Corpus, model: LanguageModel, device: torch.device, precision: str, dropped: int
-) -> Facts:
+def gather_facts(corpus: Corpus, model: LanguageModel, settings: Settings, dropped: int) -> Facts:
     """Commit, versions, device, threads, corpus and size.
 
     Args:
         dropped: predictions of train that are in no stream.
     """
+    device = settings.device
     cuda = device.type == "cuda"
     return Facts(
         commit=current_commit(),
@@ -58,8 +58,9 @@ def gather_facts(
         },
         device=str(device),
         device_name=torch.cuda.get_device_name(device) if cuda else processor(),
+        devices=settings.world.size,
         threads=torch.get_num_threads(),
-        precision=precision,
+        precision=settings.precision,
         corpus=corpus.facts(),
         train_dropped=dropped,
         parameters=sum(weight.numel() for weight in model.parameters()),
@@ -82,6 +83,8 @@ must not follow `evaluate`, which is no part of a run's identity."""
 class TrainingRun:
     """A run that is to be trained, from its last checkpoint if there is one.
 
+    Processes that share it do all alike, each with its rows, and one of them writes.
+
     Attributes:
         should_stop: asked between steps.
         save_asked: set when a checkpoint is wanted now.
@@ -93,6 +96,7 @@ class TrainingRun:
     device: torch.device
     should_stop: Callable[[], bool]
     save_asked: threading.Event
+    world: World = ALONE
     state: TrainingState = field(init=False)
     settings: Settings = field(init=False)
 
@@ -107,8 +111,9 @@ class TrainingRun:
             self.device,
             resolve_precision(train_config.precision, self.device),
             config.model.n_layer,
+            self.world,
         )
-        memories = empty_memories(model, train_config, self.settings.span)
+        memories = empty_memories(model, train_config, self.settings.span, self.world)
         optimiser = build_optimiser(model.parameters(), train_config)
         average = None if train_config.average_from is None else weight_average(model)
         self.state = TrainingState(model, optimiser, memories, average=average)
@@ -120,9 +125,12 @@ class TrainingRun:
         machine = {
             "precision": self.settings.precision,
             "device": self.device.type,
+            "devices": self.world.size,
             "threads": torch.get_num_threads(),
         }
-        self.checkpointer = Checkpointer(self.directory, decisive_settings(config), machine)
+        self.checkpointer = Checkpointer(
+            self.directory, decisive_settings(config), machine, self.world
+        )
         self.began = time.monotonic()
         self.tokens_before = 0
         self.seconds_before = 0.0
@@ -142,8 +150,9 @@ class TrainingRun:
             train_config.stride,
         )
         self.checkpointer.resume(self.state)
-        self._describe(streams.dropped)
-        self._start_clock()
+        if self.world.writes:
+            self._describe(streams.dropped)
+            self._start_clock()
         self.schedule = SaveSchedule(train_config, self.state.progress.step, self.save_asked)
         hooks = Hooks(self._log, self._validate, self._save, self.should_stop, self._should_save)
         with staged(streams, self.device) as batches:
@@ -151,7 +160,8 @@ class TrainingRun:
         self.checkpointer.finish(self.state)
         if done:
             self._refuse_explosion()
-            self._summarise()
+            if self.world.writes:
+                self._summarise()
         return done
 
     def _refuse_explosion(self) -> None:
@@ -162,7 +172,8 @@ class TrainingRun:
                 f"the best validation loss is {progress.best_loss:.4g} nats, where a uniform guess "
                 f"has {math.log(size):.4g}; lower train.lr ({self.config.train.lr:g})"
             )
-        if progress.last_loss is not None and is_exploded(progress.last_loss, size):
+        exploded = progress.last_loss is not None and is_exploded(progress.last_loss, size)
+        if exploded and self.world.writes:
             self.directory.note(
                 f"the loss exploded after step {progress.best_step}, whose weights are measured: "
                 f"{progress.last_loss:.4g} nats at the last step"
@@ -170,9 +181,7 @@ class TrainingRun:
 
     def _describe(self, dropped: int) -> None:
         self.directory.write_facts(
-            gather_facts(
-                self.corpus, self.state.model, self.device, self.settings.precision, dropped
-            )
+            gather_facts(self.corpus, self.state.model, self.settings, dropped)
         )
         self.directory.write_tokens(self.corpus.vocabulary.symbols)
 
@@ -201,7 +210,8 @@ class TrainingRun:
 
     def _validate(self) -> float:
         ids, depth = self.corpus.ids("valid"), self.config.model.n_layer
-        return score(self.state.evaluated, ids, self.valid, depth, self.device).loss
+        model = self.state.evaluated
+        return score(model, ids, self.valid, depth, self.device, world=self.world).loss
 
     def _should_save(self) -> bool:
         return self.schedule.is_due(self.state.progress.step)
@@ -238,9 +248,14 @@ def _peak_memory(device: torch.device) -> int:
 
 
 def execute(
-    job: Job, should_stop: Callable[[], bool], save_asked: threading.Event | None = None
+    job: Job,
+    should_stop: Callable[[], bool],
+    save_asked: threading.Event | None = None,
+    world: World = ALONE,
 ) -> RunState:
     """Trains and measures what is missing; returns the state it leaves the run in.
+
+    Where processes share the run, each calls this.
 
     Args:
         should_stop: asked between steps and between measurements; True leaves a checkpoint and
@@ -249,17 +264,22 @@ def execute(
     """
     run = RunDirectory(job.directory)
     config = run.read_config()
-    device = torch.device(job.device)
+    device = torch.device(job.device_of(world.rank))
     corpus = prepare(config.corpus)
-    run.start()
+    if world.writes:
+        run.start()
+
+    def left(state: RunState) -> RunState:
+        if world.writes:
+            run.set_state(state)
+        return state
+
     if run.read_summary().training is None:
         seed_everything(config.seed)
         asked = save_asked or threading.Event()
-        if not TrainingRun(run, config, corpus, device, should_stop, asked).run():
-            run.set_state(RunState.INTERRUPTED)
-            return RunState.INTERRUPTED
-        run.set_state(RunState.TRAINED)
-    complete = measure(run, config, corpus, device, job.evaluations, should_stop)
-    state = RunState.FINISHED if complete else RunState.INTERRUPTED
-    run.set_state(state)
-    return state
+        training = TrainingRun(run, config, corpus, device, should_stop, asked, world)
+        if not training.run():
+            return left(RunState.INTERRUPTED)
+        left(RunState.TRAINED)
+    complete = measure(run, config, corpus, device, job.evaluations, should_stop, world)
+    return left(RunState.FINISHED if complete else RunState.INTERRUPTED)

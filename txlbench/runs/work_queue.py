@@ -74,7 +74,8 @@ class WorkQueue:
             directory.write_config(run.config, run.paper, run.labels[0])
             if run.need() is Need.RETRY:
                 directory.set_state(RunState.INTERRUPTED)
-            return Job(directory.path, "cpu", run.evaluations, directory.attempts)
+            processes = run.config.train.devices
+            return Job(directory.path, "cpu", run.evaluations, directory.attempts, processes)
 
     def _say_once(self, held: Sequence[PlannedRun]) -> None:
         if not self._has_said:

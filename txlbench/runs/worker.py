@@ -6,9 +6,7 @@ the run stops at the next step with a checkpoint. SIGTERM does the same; SIGUSR1
 checkpoint, after which training goes on.
 """
 
-import contextlib
 import os
-import signal
 import sys
 import threading
 
@@ -17,7 +15,8 @@ from txlbench.records.claim import ClaimLost, claimed
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
 from txlbench.runs.failure import record_failure
-from txlbench.runs.job import SAVING, Job
+from txlbench.runs.job import Job
+from txlbench.runs.ranks import execute_on_ranks, listen
 
 TAKEN = 75
 """Exit status of a process that found another one at work on its run, or its work done."""
@@ -26,20 +25,15 @@ TAKEN = 75
 def main() -> int:
     """Runs the job on standard input; the exit status says how it ended."""
     stop, save = threading.Event(), threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(SAVING, lambda *_: save.set())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SAVING})
     job = Job.from_json(sys.stdin.readline())
-    threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
+    listen(os.dup(0), stop, save)
     run = RunDirectory(job.directory)
     with claimed(run.path) as claim:
         if claim is None or job.attempts not in (None, run.attempts):
             return TAKEN
         try:
-            from txlbench.runs.train_run import execute
-
             with claim.kept(lost=stop.set):
-                state = execute(job, stop.is_set, save)
+                state = _executed(job, stop, save)
         except ClaimLost as error:
             print(error, file=sys.stderr)
             return TAKEN
@@ -52,12 +46,12 @@ def main() -> int:
     return ExitStatus.DONE if state is RunState.FINISHED else ExitStatus.INTERRUPTED
 
 
-def _watch_parent(stop: threading.Event) -> None:
-    """Waits for the end of standard input, which is the end of the parent."""
-    with contextlib.suppress(OSError):
-        while os.read(0, 4096):
-            pass
-    stop.set()
+def _executed(job: Job, stop: threading.Event, save: threading.Event) -> RunState:
+    if job.processes > 1:
+        return execute_on_ranks(job, stop, save)
+    from txlbench.runs.train_run import execute
+
+    return execute(job, stop.is_set, save)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +21,7 @@ from txlbench.config.train import TrainConfig
 from txlbench.errors import UserError
 from txlbench.files import write_atomically
 from txlbench.training.state import Progress, TrainingState
+from txlbench.world import ALONE, World
 
 SCHEMA = "txlbench.checkpoint/1"
 
@@ -32,11 +33,13 @@ def save_last(
     *,
     timings_bytes: int = 0,
     settings: Mapping[str, object] | None = None,
+    memories: Sequence[Mapping[str, Tensor]] | None = None,
     approve: Callable[[Path], object] = lambda _: None,
 ) -> None:
     """Writes everything an exact resume needs: state, random sources, lengths of the logs.
 
     Args:
+        memories: as of `whole_memories`; default the state's own.
         settings: what a training that continues from here should have been given, by name.
         approve: as of `write_atomically`; called after the file was verified.
     """
@@ -44,7 +47,7 @@ def save_last(
         "schema": SCHEMA,
         "model": state.model.state_dict(),
         "optimiser": state.optimiser.state_dict(),
-        "memories": [dict(memory.tensors()) for memory in state.memories],
+        "memories": whole_memories(state) if memories is None else memories,
         "progress": asdict(state.progress),
         "random": seeding.capture(),
         "average": _average_content(state),
@@ -53,6 +56,17 @@ def save_last(
         "settings": dict(settings or {}),
     }
     _write(path, content, approve)
+
+
+def whole_memories(state: TrainingState, world: World = ALONE) -> list[dict[str, Tensor]]:
+    """The memory of each chunk of the batch, with the rows of all processes in order of stream.
+
+    So a checkpoint does not tell how many processes there were, and any number may go on.
+    """
+    return [
+        {name: world.whole(rows) for name, rows in memory.tensors().items()}
+        for memory in state.memories
+    ]
 
 
 def _average_content(state: TrainingState) -> dict[str, Any] | None:
@@ -114,8 +128,8 @@ def evaluation_weights(content: Mapping[str, Any]) -> dict[str, Tensor]:
     return {name: means.get(place(weight), weight) for name, weight in own.items()}
 
 
-def restore(content: dict[str, Any], state: TrainingState) -> int:
-    """Restores `state` and the random sources as `save_last` found them.
+def restore(content: dict[str, Any], state: TrainingState, world: World = ALONE) -> int:
+    """Restores `state` and the random sources as `save_last` found them; this process's rows.
 
     Returns:
         The length in bytes that the metrics file had.
@@ -124,7 +138,7 @@ def restore(content: dict[str, Any], state: TrainingState) -> int:
     state.optimiser.load_state_dict(content["optimiser"])
     device = next(state.model.parameters()).device
     state.memories = [
-        memory.replace({name: tensor.to(device) for name, tensor in tensors.items()})
+        memory.replace({name: world.own(rows).to(device) for name, rows in tensors.items()})
         for memory, tensors in zip(state.memories, content["memories"], strict=True)
     ]
     state.progress = Progress(**content["progress"])
@@ -243,6 +257,7 @@ class CheckpointSet:
         metrics_bytes: int,
         timings_bytes: int,
         settings: Mapping[str, object],
+        memories: Sequence[Mapping[str, Tensor]] | None = None,
     ) -> None:
         """Writes the last checkpoint; the one it replaces is kept as the previous one.
 
@@ -260,6 +275,7 @@ class CheckpointSet:
             metrics_bytes,
             timings_bytes=timings_bytes,
             settings=settings,
+            memories=memories,
             approve=make_way,
         )
 

@@ -1,7 +1,8 @@
 """The training loop: steps, memory resets, log lines, validations and checkpoints."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
 from txlbench.data.streams import Batch
+from txlbench.models.dropout import rows_shared
 from txlbench.models.interface import State
 from txlbench.training.optimisation import (
     Auxiliary,
@@ -19,14 +21,17 @@ from txlbench.training.optimisation import (
 )
 from txlbench.training.runtime import autocast, products
 from txlbench.training.state import BatchSource, Progress, TrainingState, empty_memories
+from txlbench.world import ALONE, World
 
 
-def with_resets(memories: list[State], config: TrainConfig, step: int) -> list[State]:
+def with_resets(
+    memories: list[State], config: TrainConfig, step: int, world: World = ALONE
+) -> list[State]:
     """The memories of step 0, 1, ..., each stream's reset with probability `memory_reset`.
 
     So short contexts are met in training too.
 
-    Drawn for the whole batch at once, so that `batch_chunk` changes no number.
+    Drawn for the whole batch at once, so that `batch_chunk` and processes change no number.
 
     Args:
         memories: one for each chunk of the batch.
@@ -35,7 +40,7 @@ def with_resets(memories: list[State], config: TrainConfig, step: int) -> list[S
         return memories
     forgetting = torch.rand(config.batch_size) < config.memory_reset
     chunks = forgetting.chunk(config.batch_chunk)
-    return [memory.reset(rows) for memory, rows in zip(memories, chunks, strict=True)]
+    return [memory.reset(world.own(rows)) for memory, rows in zip(memories, chunks, strict=True)]
 
 
 class Diverged(Exception):
@@ -45,6 +50,8 @@ class Diverged(Exception):
 @dataclass(frozen=True)
 class Hooks:
     """Callbacks around the steps.
+
+    Processes that share a run call them alike; what one of them is asked for all do.
 
     Attributes:
         log: called with a training line every log_interval steps.
@@ -70,6 +77,7 @@ class Settings:
     device: torch.device
     precision: str
     n_layer: int = 1
+    world: World = ALONE
 
     @property
     def average_after(self) -> float:
@@ -83,39 +91,57 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
     Raises:
         Diverged: at the first step whose loss or gradient is not finite.
     """
-    progress, config = state.progress, settings.train
+    progress, config, world = state.progress, settings.train, settings.world
     state.model.train()
     while progress.step < config.max_step:
         batch = batches[progress.step]
         if batch.first:
             with autocast(settings.precision, settings.device):
-                state.memories = empty_memories(state.model, config, settings.span)
-        state.memories = with_resets(state.memories, config, progress.step)
-        with products(settings.precision):
+                state.memories = empty_memories(state.model, config, settings.span, world)
+        state.memories = with_resets(state.memories, config, progress.step, world)
+        with products(settings.precision), _masks(world, progress.step):
             _step(state, batch, settings)
         if progress.step % config.log_interval == 0 or progress.step == config.max_step:
             hooks.log(_log_line(progress, config))
         validated = progress.step % config.eval_interval == 0 or progress.step == config.max_step
         if validated:
             _validate(state, hooks)
-        stopping = hooks.should_stop() and progress.step < config.max_step
-        if not validated and (stopping or hooks.should_save()):
+        stop, save = world.agree(hooks.should_stop(), not validated and hooks.should_save())
+        stopping = stop and progress.step < config.max_step
+        if not validated and (stopping or save):
             hooks.save(False)
         if stopping:
             return False
     return True
 
 
+@contextmanager
+def _masks(world: World, step: int) -> Iterator[None]:
+    """Inside, each process draws the dropout masks of its own rows.
+
+    Those that this package draws are the same at whatever number of processes. Those that PyTorch
+    draws (on a CUDA device, compiled, in other people's models) are seeded by step and process.
+    Random sources are in the end where they were, common to all processes.
+    """
+    if world.size == 1:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]), rows_shared(world.rank, world.size):
+        torch.manual_seed(int(torch.randint(2**62, ())) + step * world.size + world.rank)
+        yield
+
+
 def _step(state: TrainingState, batch: Batch, settings: Settings) -> None:
     """One optimiser step on one batch, in `batch_chunk` parts whose losses add up.
 
-    Dropout masks are drawn part by part, and so differ from those of the batch as a whole.
+    Dropout masks are drawn part by part, and so differ from those of the batch as a whole. Where
+    processes share the run each has its rows of every part.
     """
     config, progress = settings.train, state.progress
     count = batch.scored * len(batch.targets)
     total = torch.zeros((), device=settings.device)
     auxiliary = Auxiliary.at(config, settings.n_layer, progress.step)
-    for index, (tokens, targets) in enumerate(_chunks(batch, config, settings.device)):
+    for index, (tokens, targets) in enumerate(_chunks(batch, settings)):
         with autocast(settings.precision, settings.device):
             losses, state.memories[index] = scored_loss(
                 state.model,
@@ -128,6 +154,7 @@ def _step(state: TrainingState, batch: Batch, settings: Settings) -> None:
             )
         ((losses.scored + losses.auxiliary) / count).backward()
         total += losses.scored.detach()
+    settings.world.sum_gradients(state.model.parameters(), total)
     rate = learning_rate(config, progress.step + 1)
     norm_on_device = apply_gradients(state.optimiser, config, rate)
     # Read together: each reading makes a device wait for the host.
@@ -147,11 +174,12 @@ def _step(state: TrainingState, batch: Batch, settings: Settings) -> None:
     progress.norm_steps += 1
 
 
-def _chunks(batch: Batch, config: TrainConfig, device: torch.device) -> Any:
-    """The rows of a batch in `batch_chunk` parts, on the device."""
+def _chunks(batch: Batch, settings: Settings) -> Any:
+    """The rows of this process in each of the `batch_chunk` parts of a batch, on the device."""
+    chunks, world = settings.train.batch_chunk, settings.world
     tokens, targets = (
-        part.to(device, non_blocking=True).chunk(config.batch_chunk)
-        for part in (batch.tokens, batch.targets)
+        map(world.own, rows.to(settings.device, non_blocking=True).chunk(chunks))
+        for rows in (batch.tokens, batch.targets)
     )
     return zip(tokens, targets, strict=True)
 

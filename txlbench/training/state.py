@@ -18,6 +18,7 @@ from txlbench.models.embedding import Embedding
 from txlbench.models.interface import LanguageModel, State
 from txlbench.models.memory import Memory
 from txlbench.models.positions.tables import cached_sinusoid
+from txlbench.world import ALONE, World
 
 
 def compiled_forward(model: LanguageModel, backend: str | Callable[..., Any] = "inductor") -> Any:
@@ -95,6 +96,8 @@ class Progress:
 class TrainingState:
     """Model, optimiser, the memory of each chunk of the batch, progress, averaged weights.
 
+    Where processes share a run they have all of it in common but the rows of the memories.
+
     Attributes:
         forward: the model's forward pass in training steps, where it is compiled.
     """
@@ -114,9 +117,11 @@ class TrainingState:
         return cast("LanguageModel", self.average.module)
 
 
-def empty_memories(model: LanguageModel, train: TrainConfig, span: AttentionSpan) -> list[State]:
-    """One empty memory for each chunk of the batch."""
-    rows = train.batch_size // train.batch_chunk
+def empty_memories(
+    model: LanguageModel, train: TrainConfig, span: AttentionSpan, world: World = ALONE
+) -> list[State]:
+    """One empty memory for each chunk of the batch, of the rows that this process has of it."""
+    rows = train.batch_size // train.batch_chunk // world.size
     if has_one_shape(model, train):
         return [full_size_memory(model, rows, span) for _ in range(train.batch_chunk)]
     return [model.initial_state(rows, span) for _ in range(train.batch_chunk)]

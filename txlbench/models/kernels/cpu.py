@@ -84,7 +84,7 @@ class AttentionDropout:
     @classmethod
     def draw(cls, shape: tuple[int, ...], rate: float) -> "AttentionDropout":
         """Draws the mask of a whole pass at once, as the plain path does."""
-        return cls(kept(shape, rate), 1 / (1 - rate))
+        return cls(kept(shape, rate, batch_dim=1), 1 / (1 - rate))
 
     def of(self, values: Tensor, streams: slice, tile: Tile) -> Tensor:
         """Applies a tile's part of the mask to `values`, [H * b, t, W]."""

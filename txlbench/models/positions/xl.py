@@ -51,7 +51,7 @@ class XLEncoding(Encoding):
         )
         self.u = nn.Parameter(torch.empty(owners, heads, size))
         self.v = nn.Parameter(torch.empty(owners, heads, size))
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout, batch_dim=None)
 
     def prepare(self, keys: int, clamp_len: int | None, like: Tensor) -> Tensor:
         """R of the distances S-1, ..., 0 after a row of zeros: [S + 1, D]."""

@@ -21,6 +21,7 @@ def open_executor(
     runs: int,
     todo: int,
     warn: Callable[[str], None],
+    processes: int = 1,
 ) -> Iterator[Executor]:
     """The executor of `request.launch`, connected inside; where nothing is to be done, no cluster.
 
@@ -28,13 +29,16 @@ def open_executor(
         runs: runs of the whole experiment, from which the default number of threads follows.
         todo: runs that are to be done.
         warn: told what people should know while runs go on.
+        processes: those of each run, at most.
 
     Raises:
         UserError: if the device, the cluster or the launcher's library is not there.
     """
     launcher = request.launch.launcher if todo else "process"
     if launcher == "process":
-        devices = choose_devices(request.device, request.jobs, runs, request.threads, todo=todo)
+        devices = choose_devices(
+            request.device, request.jobs, runs, request.threads, todo=todo, processes=processes
+        )
         yield ProcessPool(devices, os.environ)
         return
     _check_extra(launcher)

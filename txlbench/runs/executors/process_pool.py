@@ -31,10 +31,10 @@ class ProcessPool(Executor):
         return len(self._running)
 
     def start(self, job: Job) -> None:
-        taken = [worker.job.device for worker in self._running]
-        device = min(self._devices.names, key=taken.count)
+        taken = [name for worker in self._running for name in worker.job.device.split(",")]
+        names = sorted(self._devices.names, key=taken.count)[: job.processes]
         with held_back():  # until the process is one of those that a signal is passed on to
-            worker = WorkerProcess(replace(job, device=device), self._environment)
+            worker = WorkerProcess(replace(job, device=",".join(names)), self._environment)
             self._running.append(worker)
         worker.begin()
 
