@@ -380,7 +380,8 @@ class RayExecutor(Executor):
             return self._finish(task, RunState.INTERRUPTED, failure)
         task.release()
         self._lost.append(task)
-        self._warn(f"{task.run.id}: its node is gone ({said}); it goes on from its checkpoint")
+        if task.has_begun:
+            self._warn(f"{task.run.id}: its node is gone ({said}); it goes on from its checkpoint")
         return None
 
 
