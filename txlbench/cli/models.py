@@ -15,6 +15,7 @@ from txlbench.cli.options import (
     force_option,
     format_option,
     level_option,
+    precision_option,
     split_option,
     verb,
 )
@@ -77,13 +78,15 @@ if TYPE_CHECKING:
     help="Writes the loss of each token to this file.",
 )
 @device_option
+@precision_option
 @checkpoint_option
 @format_option
 def evaluate(format_: str, **options: Any) -> None:
     """Measure the loss of MODEL on a split of a corpus, or on token ids.
 
     MODEL is a run directory, EXPERIMENT/LABEL or EXPERIMENT/RUN-ID under results/, runs:/ID of
-    MLflow, or weights of another program: hf:DIR, torch:FILE, tf:PREFIX.
+    MLflow, or weights of another program: hf:DIR, hf:NAME, gguf:FILE, torch:FILE, tf:PREFIX, or a
+    name of `txlbench models list`.
 
     Without options a row is measured as the result table measures it: in the regime of training,
     and with --attention-lengths as in its sweep. A text of your own is read at the model's level,
@@ -201,6 +204,7 @@ def generate(format_: str, top_k: int, **options: Any) -> None:
     """Generate a continuation of a text, as in the paper's Appendix E.
 
     Each token is sampled from the most likely ones, with a KV cache where the encoding allows it.
+    Models of Hugging Face continue with their own tokenizer and cache.
     """
     from txlbench.commands.generate import GenerateRequest, generate_text
 

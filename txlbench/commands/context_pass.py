@@ -189,6 +189,7 @@ def _settings(
         "unit": text.units[0],
         "unk_share": round(text.unknown / len(text.ids), 4) if text.unknown else None,
         "dtype": _dtype(loaded.model),
+        **_of_pretrained(ref, text, contexts, device, request.precision),
         "device": str(device),
     }
 
@@ -198,3 +199,23 @@ def _dtype(model: object) -> str | None:
     if isinstance(model, CausalModel):
         return model.dtype_name
     return dtype_name(model) if isinstance(model, LanguageModel) else None
+
+
+def _of_pretrained(
+    ref: ModelRef,
+    text: ScoredText,
+    contexts: NDArray[np.int64],
+    device: torch.device,
+    precision: str,
+) -> dict[str, JsonValue]:
+    """BOS of a pretrained model, and what bf16 changes: nats a token, of one window in fp32."""
+    if ref.pretrained is None:
+        return {}
+    found: dict[str, JsonValue] = {"bos": ref.pretrained.tokenizer.bos}
+    if precision == "bf16":
+        tokens_BT = torch.from_numpy(text.ids[None, : int(contexts[-1]) + 1]).to(device)
+        losses = [
+            ref.pretrained.load(device, each).token_losses(tokens_BT) for each in ("fp32", "bf16")
+        ]
+        found["bf16_difference"] = float((losses[1] - losses[0]).abs().mean())
+    return found

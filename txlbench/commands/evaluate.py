@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from txlbench.commands.model_ref import ModelRef, resolve_seeds
+from txlbench.commands.pretrained import score_pretrained, window_measurements
 from txlbench.commands.texts import ScoredText, read_ids, read_text
 from txlbench.config.base import Part, displayed
 from txlbench.config.catalogue import Level
@@ -60,6 +62,7 @@ class EvalRequest:
     losses: Path | None = None
     device: str = "auto"
     checkpoint: str = "best"
+    precision: str = "fp32"
 
     def __post_init__(self) -> None:
         least = {"batch_size": 1, "tgt_len": 1, "mem_len": 0, "clamp_len": 0}
@@ -139,7 +142,9 @@ def evaluate(request: EvalRequest) -> list[EvalResult]:
 def _evaluate(request: EvalRequest, ref: ModelRef) -> list[EvalResult]:
     device = own_device(request.device)
     text = _text(request, ref)
-    loaded = ref.load(device)
+    if ref.pretrained is not None:
+        return _evaluate_windows(request, ref, text, device)
+    loaded = ref.load(device, request.precision)
     settings = loaded.settings
     measurements = _measurements(request, settings, text)
     results = []
@@ -149,6 +154,18 @@ def _evaluate(request: EvalRequest, ref: ModelRef) -> list[EvalResult]:
         suspicion = _suspicion(request, ref, scored)
         results.append(EvalResult(ref.reference, measurement, scored, text, suspicion))
     return results
+
+
+def _evaluate_windows(
+    request: EvalRequest, ref: ModelRef, text: ScoredText, device: torch.device
+) -> list[EvalResult]:
+    """Scores the text with a pretrained model."""
+    measurements = window_measurements(request, ref, text)
+    loaded, keep = ref.load(device, request.precision), request.losses is not None
+    return [
+        EvalResult(ref.reference, one, score_pretrained(loaded, text, one, device, keep), text)
+        for one in measurements
+    ]
 
 
 def _text(request: EvalRequest, ref: ModelRef) -> ScoredText:

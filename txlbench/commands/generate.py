@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from txlbench.commands.model_ref import LoadedModel, resolve
+from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve
+from txlbench.commands.pretrained import continue_text
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import Level
 from txlbench.config.measurements import evaluation_clamp, segments_of, training_span
@@ -69,6 +70,8 @@ def generate_text(request: GenerateRequest) -> Sample:
         raise UserError("--temperature: not a number", "1 leaves probabilities as they are")
     device = own_device(request.device)
     ref = resolve(request.model, request.checkpoint)
+    if ref.pretrained is not None:
+        return _pretrained_sample(request, prompt, ref, device)
     vocabulary = ref.vocabulary(request.level)
     if vocabulary is None:
         raise UserError(
@@ -88,6 +91,27 @@ def generate_text(request: GenerateRequest) -> Sample:
     seconds = time.perf_counter() - begin
     mem_len = None if span is None else span.mem_len
     return Sample(vocabulary.decode([*ids, *added]), added, mem_len, seconds)
+
+
+def _pretrained_sample(
+    request: GenerateRequest, prompt: str, ref: ModelRef, device: torch.device
+) -> Sample:
+    """The prompt continued by a model of transformers, with its own tokenizer and cache."""
+    for name in ("mem_len", "level"):
+        if getattr(request, name) is not None:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option}: {ref.reference} has its own", "drop the option")
+    tokenizer = ref.tokenizer()
+    ids, _ = tokenizer.encode(prompt)
+    if not len(ids):
+        raise UserError("the prompt has no token", "give a text to continue")
+    loaded = ref.load(device)
+    begin = time.perf_counter()
+    added = continue_text(
+        loaded, ids, request.tokens, request.top_k, request.temperature, request.seed
+    )
+    seconds = time.perf_counter() - begin
+    return Sample(tokenizer.decode([*ids, *added]), added, len(ids) + len(added), seconds)
 
 
 def _prompt(request: GenerateRequest) -> str:

@@ -12,6 +12,7 @@ import torch
 
 from txlbench.commands.model_ref import LoadedModel, ModelRef, capabilities_of, resolve
 from txlbench.commands.names import FRESH, short_titles
+from txlbench.commands.pretrained import causal_model
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import CORPORA
@@ -22,7 +23,15 @@ from txlbench.config.run_config import CorpusConfig
 from txlbench.data.download import data_root
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError, suggestion
-from txlbench.evaluation.timing import Setting, Task, reuse_task, time_by_turns, window_task
+from txlbench.evaluation.pretrained_timing import pretrained_cached_task, pretrained_window_task
+from txlbench.evaluation.timing import (
+    AT_LEAST,
+    Setting,
+    Task,
+    reuse_task,
+    time_by_turns,
+    window_task,
+)
 from txlbench.machine import current_commit, own_device, processor
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
@@ -114,10 +123,12 @@ def _measured(request: SpeedRequest) -> SpeedRecord:
 
 
 def _source(loaded: LoadedModel) -> SpeedSource:
+    source = loaded.ref.pretrained
+    network = loaded.model if source is None else causal_model(loaded).network
     return SpeedSource(
         reference=loaded.ref.reference,
-        name=loaded.settings.model.name,
-        parameters=sum(weight.numel() for weight in loaded.model.parameters()),
+        name=loaded.settings.model.name if source is None else source.architecture,
+        parameters=sum(weight.numel() for weight in network.parameters()),
     )
 
 
@@ -224,6 +235,9 @@ def _results(
 def _tasks(
     request: SpeedRequest, title: str, loaded: LoadedModel, length: int, device: torch.device
 ) -> Iterator[tuple[Case, Task]]:
+    if loaded.ref.pretrained is not None:
+        yield from _pretrained_tasks(request, title, loaded, length, device)
+        return
     known, clamp_len = loaded.ref.capabilities, evaluation_clamp(loaded.settings)
     setting = Setting(loaded.model, known.vocabulary_size, request.batch_size, device)
     if known.attends:
@@ -235,6 +249,18 @@ def _tasks(
         for tgt_len in dict.fromkeys((*tgt_lens, length)):
             task = reuse_task(setting, span, tgt_len, known.attends)
             yield Case(title, "reuse", tgt_len), task
+
+
+def _pretrained_tasks(
+    request: SpeedRequest, title: str, loaded: LoadedModel, length: int, device: torch.device
+) -> Iterator[tuple[Case, Task]]:
+    """A window of `length` tokens, and one token a pass with a cache of as many."""
+    loaded.ref.check_contexts((length + AT_LEAST,))
+    size = loaded.ref.capabilities.vocabulary_size
+    given = (causal_model(loaded), size, request.batch_size, length, device)
+    if loaded.ref.capabilities.attends:
+        yield Case(title, "window", None), pretrained_window_task(*given)
+    yield Case(title, "reuse", 1), pretrained_cached_task(*given)
 
 
 def _machine(device: torch.device) -> str:

@@ -24,6 +24,8 @@ TOKENS = {"cpu": 2**10, "cuda": 2**15}
 """Tokens read at once, on a CPU for each thread."""
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 1.0}
 """Nats by which a loss may change when the window is cut to its context: rounding of products."""
+CACHES = ("cache", "past_key_values", "cache_params")
+"""Names that versions and architectures of transformers give to what is remembered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,33 @@ class CausalModel:
         every_BTV: Tensor = self.network(input_ids=inputs_BT, use_cache=False).logits
         return every_BTV[:, places_C]
 
+    @torch.no_grad()
+    def next_logits(self, tokens_BT: Tensor) -> Tensor:
+        """Logits [B, 1, V] after the last token."""
+        last = torch.tensor([tokens_BT.shape[1] - 1], device=tokens_BT.device)
+        return self._logits(tokens_BT, last)
+
+    @torch.no_grad()
+    def read(self, tokens_BT: Tensor, cache: Any) -> Any:
+        """The cache of transformers after these tokens; None where the model has none.
+
+        Args:
+            cache: of the tokens before; None for none. It may be written into.
+        """
+        taken = inspect.signature(self.network.forward).parameters
+        name = next((each for each in CACHES if each in taken), CACHES[0])
+        options = {"logits_to_keep": 1} if self.picks_logits else {}
+        given = self.network(input_ids=tokens_BT, use_cache=True, **{name: cache}, **options)
+        found = (getattr(given, each, None) for each in CACHES)
+        return next((each for each in found if each is not None), None)
+
+    @staticmethod
+    def drop_newest(cache: Any, tokens: int) -> None:
+        """Drops the newest `tokens` from a cache of keys; a recurrent state has no such thing."""
+        layers = getattr(cache, "layers", None) or []
+        if layers and all(type(layer).__name__ == "DynamicLayer" for layer in layers):
+            cache.crop(-tokens)
+
     def one_pass_difference(self, tokens_T: Tensor) -> float:
         """The most that a loss changes, in nats, when a window is cut to its context.
 
@@ -115,3 +144,34 @@ class CausalModel:
                 "give a model that only sees what comes before",
             )
         return difference
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        ids: NDArray[np.int64],
+        tokens: int,
+        top_k: int | None,
+        temperature: float,
+        seed: int,
+    ) -> list[int]:
+        """The ids of `tokens` tokens after `ids`, drawn by transformers' own generation.
+
+        Args:
+            top_k: the likeliest tokens that are drawn from; None for all, 1 to take the likeliest.
+        """
+        first = [] if self.bos is None else [self.bos]
+        device = next(self.network.parameters()).device
+        prompt_BT = torch.tensor([[*first, *ids.tolist()]], device=device)
+        torch.manual_seed(seed)
+        found_BT: Tensor = self.network.generate(
+            prompt_BT,
+            attention_mask=torch.ones_like(prompt_BT),
+            do_sample=True,
+            top_k=top_k or 0,
+            top_p=1.0,
+            temperature=temperature,
+            max_new_tokens=tokens,
+            min_new_tokens=tokens,
+            pad_token_id=0,
+        )
+        return found_BT[0, prompt_BT.shape[1] :].tolist()

@@ -1,0 +1,210 @@
+"""Models of transformers on the command line: every verb, and one line for what is refused."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import normalizers
+
+from tests.models.pretrained.architectures import byte_tokenizer, save_model
+from txlbench.cli.main import main
+from txlbench.data.download import data_root
+from txlbench.errors import ExitStatus
+from txlbench.models.pretrained.pretrained_model import open_folder
+from txlbench.records.loss_file import read_loss_file
+
+TEXT = "The quick brown fox jumps over the lazy dog. naïve 😀\r\n" * 30
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    save_model("llama", folder / "llama", bos=True)
+    save_model("mamba", folder / "mamba", bos=True)
+    (folder / "text.txt").write_text(TEXT, newline="")
+    return folder
+
+
+@pytest.fixture
+def typed(models, tmp_path, monkeypatch, capfd):
+    """Types a command in an empty folder: (exit status, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["txlbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        output, errors = capfd.readouterr()
+        return ended.value.code, output, errors
+
+    return run
+
+
+def test_a_group_of_models_is_measured_and_kept(typed, models, tmp_path):
+    given = ("--corpus", models / "text.txt", "--contexts", "8:32:8", "--tokens", 200)
+    group = f"hf:{models / 'llama'},hf:{models / 'mamba'}"
+    status, output, errors = typed("recl", "--models", group, *given, "--out", "out")
+    assert (status, "windows to read" in errors) == (0, True), errors
+    assert "llama" in output
+    assert (tmp_path / "out" / "figures" / "recl_loss.png").is_file()
+    record = json.loads((tmp_path / "out" / "recl.json").read_text())
+    settings = [each["settings"] for each in record["models"].values()]
+    assert [each["bos"] for each in settings] == [256, 256]
+    assert [each["dtype"] for each in settings] == ["fp32", "fp32"]
+    status, _, errors = typed("recl", "--models", group, *given, "--out", "again")
+    assert (status, "windows to read" in errors) == (0, False)
+
+
+def test_losses_are_those_of_each_context_fed_alone(typed, models):
+    status, _, errors = typed(
+        "recl", "--models", f"hf:{models / 'llama'}", "--corpus", models / "text.txt",
+        "--contexts", "4:20:4", "--tokens", 200, "--out", "out",
+    )  # fmt: skip
+    assert status == 0, errors
+    newest = max((data_root() / "losses").glob("all-*.npz"), key=lambda path: path.stat().st_mtime)
+    kept, source = read_loss_file(newest), open_folder("it", models / "llama")
+    ids, _ = source.tokenizer.encode(TEXT)
+    network = source.load(torch.device("cpu")).network
+    for c, t in ((0, 3), (2, 70), (4, 199)):
+        position, context = int(kept.positions[t]), int(kept.contexts[c])
+        fed = [256, *ids[position - context : position].tolist()]
+        logits = network(input_ids=torch.tensor([fed])).logits[0, -1]
+        alone = -logits.log_softmax(-1)[ids[position]]
+        assert float(alone) == pytest.approx(float(kept.losses[c, t]), abs=1e-5)
+
+
+def test_bf16_is_said_with_its_difference(typed, models):
+    status, _, errors = typed(
+        "recl", "--models", f"hf:{models / 'llama'}", "--corpus", models / "text.txt",
+        "--contexts", "8:32:8", "--tokens", 200, "--precision", "bf16", "--out", "out",
+    )  # fmt: skip
+    assert status == 0, errors
+    (source,) = json.loads(Path("out/recl.json").read_text())["models"].values()
+    assert source["settings"]["dtype"] == "bf16"
+    assert 1e-5 < source["settings"]["bf16_difference"] < 0.5
+
+
+def test_eval_generate_speed_and_show(typed, models):
+    llama, text = f"hf:{models / 'llama'}", models / "text.txt"
+    status, output, _ = typed("eval", llama, "--corpus", text, "--format", "json")
+    (record,) = json.loads(output)
+    assert (status, record["tokens"]) == (0, len(TEXT.encode()) - 1)
+    assert (record["measurement"]["tgt_len"], record["measurement"]["stride"]) == (63, 31)
+    status, one, _ = typed("generate", llama, "--prompt", "The ", "--tokens", 9, "--format", "json")
+    _, other, _ = typed("generate", llama, "--prompt", "The ", "--tokens", 9, "--format", "json")
+    assert (status, len(json.loads(one)["ids"])) == (0, 9)
+    assert json.loads(one)["ids"] == json.loads(other)["ids"]
+    mamba = f"hf:{models / 'mamba'}"
+    status, output, errors = typed(
+        "speed", llama, mamba, "--attention-lengths", 16, "--rounds", 2, "--out", "speed"
+    )
+    assert (status, "llama, reuse" in output) == (0, True), errors
+    status, output, _ = typed("models", "show", mamba, "--format", "json")
+    shown = json.loads(output)
+    assert (status, shown["architecture"], shown["positions"]) == (0, "mamba", "without limit")
+    assert "BOS 256" in shown["tokenizer"]
+
+
+def copied(models, tmp_path):
+    return shutil.copytree(models / "llama", tmp_path / "model")
+
+
+def with_remote_code(folder):
+    path = folder / "config.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "auto_map": {"AutoModelForCausalLM": "own.Model"}}))
+
+
+def with_pickle(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+
+
+def without_tokenizer(folder):
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+def with_lossy_tokenizer(folder):
+    tokenizer = byte_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.save_pretrained(folder)
+
+
+def without_a_weight(folder):
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    weights.pop("model.norm.weight")
+    save_file(weights, path, metadata={"format": "pt"})
+
+
+def cut_off(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (with_remote_code, "names code of its own, which is never run"),
+        (with_pickle, "a pickle can run code"),
+        (without_tokenizer, "no tokenizer"),
+        (with_lossy_tokenizer, "does not give the text back"),
+        (without_a_weight, "1 of its weights are missing, such as model.norm.weight"),
+        (cut_off, "transformers cannot read it"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["recl", "eval"])
+def test_a_model_that_cannot_be_had_is_one_line(damage, said, verb, typed, models, tmp_path):
+    folder = copied(models, tmp_path)
+    damage(folder)
+    given = (
+        ("--models", f"hf:{folder}", "--contexts", "4:8:4") if verb == "recl" else (f"hf:{folder}",)
+    )
+    status, _, errors = typed(verb, *given, "--corpus", models / "text.txt")
+    assert status == ExitStatus.USAGE
+    assert len(errors.splitlines()) == 1 or "windows to read" in errors, errors
+    assert said in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("recl", "--models", "LLAMA", "--contexts", "32:64:32"),
+            "context 64 is beyond its positions",
+        ),
+        (("eval", "LLAMA", "--tgt-len", "100"), "context 100 is beyond its positions"),
+        (("eval", "LLAMA", "--mem-len", "8"), "--mem-len"),
+        (("generate", "LLAMA", "--prompt", "a", "--tokens", "70"), "beyond its 63 positions"),
+        (("speed", "LLAMA", "--attention-lengths", "64"), "beyond its positions"),
+        (("eval", "hf:no/such-model"), "pass their folder as hf:DIR"),
+        (("eval", "gguf:missing.gguf"), "no such file"),
+        (("eval", "gguf:TEXT"), "not a GGUF file"),
+        (("eval", "smollm2-135m"), "txlbench models prepare smollm2-135m"),
+        (("models", "prepare", "smollm"), "smollm2-135m"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(arguments, said, typed, models, tmp_path, monkeypatch):
+    monkeypatch.setenv("TXLBENCH_DATA", str(tmp_path / "data"))
+    text = models / "text.txt"
+    given = [
+        word.replace("LLAMA", f"hf:{models / 'llama'}").replace("TEXT", str(text))
+        for word in arguments
+    ]
+    corpus = ("--corpus", text) if arguments[0] in ("recl", "eval") else ()
+    status, _, errors = typed(*given, *corpus)
+    assert (status, len(errors.splitlines())) == (ExitStatus.USAGE, 1), errors
+    assert said in errors
+
+
+def test_a_missing_extra_is_one_line(typed, models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers.utils", None)
+    status, _, errors = typed("eval", f"hf:{models / 'llama'}", "--corpus", models / "text.txt")
+    assert (status, "pip install 'txlbench[hf]'" in errors) == (ExitStatus.USAGE, True)
