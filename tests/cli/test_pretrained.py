@@ -74,7 +74,7 @@ def test_losses_are_those_of_each_context_fed_alone(typed, models):
         fed = [256, *ids[position - context : position].tolist()]
         logits = network(input_ids=torch.tensor([fed])).logits[0, -1]
         alone = -logits.log_softmax(-1)[ids[position]]
-        assert float(alone) == pytest.approx(float(kept.losses[c, t]), abs=1e-5)
+        assert alone.item() == pytest.approx(float(kept.losses[c, t]), abs=1e-5)
 
 
 def test_bf16_is_said_with_its_difference(typed, models):
