@@ -8,8 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_TO_TEST := $(VENV)/.ready-to-test
+READY_FOR_HF := $(VENV)/.ready-for-hf
 
-.PHONY: help setup demo planted test test-full check figures clean
+.PHONY: help setup demo planted smollm2 test test-full check figures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -27,12 +28,20 @@ $(READY_TO_TEST): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '.[sample,dev]'
 	@touch $@
 
+$(READY_FOR_HF): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '.[sample,hf]'
+	@touch $@
+
 demo: $(READY)  ## train the paper's ablation in small on Wikipedia text; table and plots
 	$(BIN)/txlbench ablate experiments/quick.yaml
 
 planted: $(READY)  ## RECL held against the truth on a made corpus (half an hour on two cores)
 	$(BIN)/txlbench ablate experiments/planted.yaml
 	$(BIN)/txlbench truth results/planted
+
+smollm2: $(READY_FOR_HF)  ## how much context SmolLM2 135M uses (under 20 minutes on two cores)
+	$(BIN)/txlbench models prepare smollm2-135m
+	$(BIN)/txlbench recl --models smollm2-135m --corpus enwiki-sample --contexts 64:1024:64 --tokens 500 --out results/smollm2
 
 test: $(READY_TO_TEST)  ## the tests, under 6 minutes on two cores
 	$(BIN)/python -m pytest -n auto -q

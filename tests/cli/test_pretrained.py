@@ -181,6 +181,7 @@ def test_a_model_that_cannot_be_had_is_one_line(damage, said, verb, typed, model
             "context 64 is beyond its positions",
         ),
         (("eval", "LLAMA", "--tgt-len", "100"), "context 100 is beyond its positions"),
+        (("recl", "--models", "LLAMA", "--contexts", "4:8:4", "--attention-length", "4"), "--att"),
         (("eval", "LLAMA", "--mem-len", "8"), "--mem-len"),
         (("generate", "LLAMA", "--prompt", "a", "--tokens", "70"), "beyond its 63 positions"),
         (("speed", "LLAMA", "--attention-lengths", "64"), "beyond its positions"),

@@ -49,7 +49,7 @@ def compute(
     contexts = np.array(request.contexts or DEFAULT_CONTEXTS, dtype=np.int64)
     longest = ref.capabilities.longest_context
     usable = np.unique(contexts if longest is None else np.minimum(contexts, longest))
-    model, at_once = _window_model(loaded, request, usable, device)
+    model, at_once = _window_model(loaded, request, usable, device, text.ids)
 
     def check(mean: float) -> None:
         if problem := wrong_vocabulary(ref, mean):
@@ -89,7 +89,9 @@ def compute_units(work: "BytePass", progress: Progress) -> None:
     ref, request, text, units = work.ref, work.request, work.text, work.units
     device = own_device(request.device)
     loaded, windows = ref.load(device, request.precision), work.token_windows()
-    model, at_once = _window_model(loaded, request, windows.scored_contexts, device)
+    model, at_once = _window_model(
+        loaded, request, windows.scored_contexts, device, work.tokens.ids
+    )
     with PartialLosses(work.path.with_suffix(".part")) as kept:
         losses = window_losses(
             model,
@@ -130,7 +132,11 @@ def compute_units(work: "BytePass", progress: Progress) -> None:
 
 
 def _window_model(
-    loaded: LoadedModel, request: ReclRequest, contexts: NDArray[np.int64], device: torch.device
+    loaded: LoadedModel,
+    request: ReclRequest,
+    contexts: NDArray[np.int64],
+    device: torch.device,
+    ids: NDArray[np.int64],
 ) -> tuple[WindowModel, int]:
     """The model as a `WindowModel`, and the number of windows it reads at once."""
     model, settings = loaded.model, loaded.ref.config
@@ -144,12 +150,12 @@ def _window_model(
             evaluation_clamp(settings),
             request.batch_size,
         )
-    if isinstance(model, CausalModel):
-        return _causal_reader(model, loaded.ref, request, contexts, device)
     if request.attention_length is not None:
         raise UserError(
             f"--attention-length: is not to be chosen of {loaded.ref.reference}", "drop the option"
         )
+    if isinstance(model, CausalModel):
+        return _causal_reader(model, loaded.ref, request, contexts, device, ids)
     tokens = TOKENS.get(device.type, TOKENS["cuda"])
     return model, request.batch_size or max(1, tokens // int(contexts[-1]))
 
@@ -160,9 +166,13 @@ def _causal_reader(
     request: ReclRequest,
     contexts: NDArray[np.int64],
     device: torch.device,
+    ids: NDArray[np.int64],
 ) -> tuple[WindowModel, int]:
-    """A pretrained model that computes losses at `contexts` only."""
+    """A pretrained model that computes losses at `contexts` only; its first window is checked."""
+    ref.check_contexts((int(contexts[-1]),))
     reader = model.at(contexts - 1)
+    first = torch.from_numpy(ids[: int(contexts[-1]) + 1].astype(np.int64)).to(device)
+    model.check_one_pass(first, ref.reference)
     size = ref.capabilities.vocabulary_size
     at_once = reader.windows_at_once(int(contexts[-1]), size, device)
     return reader, request.batch_size or at_once
