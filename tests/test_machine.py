@@ -15,6 +15,7 @@ from txlbench.machine import (
     Devices,
     choose_devices,
     cpu_quotas,
+    memory_limit,
     waiting_settings,
     worker_environment,
 )
@@ -171,6 +172,39 @@ V1 = "4:memory:/x\n2:cpu,cpuacct:/docker/abc\n0::/\n"
 def test_quotas_of_both_versions_of_cgroups_are_read(tmp_path, files, quotas):
     write(tmp_path, files)
     assert list(cpu_quotas(tmp_path)) == quotas
+
+
+CHILD = {"proc/self/cgroup": "0::/a/b\n"}
+PRESENT = {"proc/meminfo": "MemTotal:       1000 kB\nMemFree:  5 kB\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, None),
+        (PRESENT, 1000 * 1024),
+        (
+            {**PRESENT, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "512000\n"},
+            512000,
+        ),
+        (
+            {**PRESENT, "proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n"},
+            1000 * 1024,
+        ),
+        (
+            {
+                **PRESENT,
+                "proc/self/cgroup": "4:memory:/a\n",
+                "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "9000\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            9000,
+        ),
+    ],
+)
+def test_memory_is_the_machine_s_or_a_cgroup_s_limit(tmp_path, files, limit):
+    write(tmp_path, files)
+    assert memory_limit(tmp_path) == limit
 
 
 @pytest.mark.parametrize(("quotas", "expected"), [([], 8), ([2.0], 2), ([4.0, 1.5], 2), ([0.1], 1)])

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from tests.runs.in_process import run_suite
+from tests.runs.in_process import Watched, run_suite
 from tests.runs.trial import execute_all, plan_of, snapshot, write_spec, write_text
 from txlbench.cli.experiments import ablate
 from txlbench.config.accelerators import accelerators_named
@@ -26,7 +26,14 @@ from txlbench.config.measurements import Measurement
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.machine import Devices
-from txlbench.runs.dry_run import changed_texts, check_space, cost_of, long_training
+from txlbench.runs.ablation import ablate as run_ablation
+from txlbench.runs.dry_run import (
+    changed_texts,
+    check_memory,
+    check_space,
+    cost_of,
+    long_training,
+)
 from txlbench.runs.failure import readable
 from txlbench.runs.plan import Request, open_experiment
 from txlbench.runs.plan_record import describe_plan
@@ -248,3 +255,47 @@ def test_options_of_a_dry_run_are_refused_without_it(option):
     with pytest.raises(UserError, match="goes with --dry-run"):
         CliRunner().invoke(ablate, ["spec.yaml", *option], catch_exceptions=False)
     assert not OUT.exists()
+
+
+def told(gigabytes, jobs=1, **settings):
+    """What `check_memory` says on a machine with so much memory."""
+    write_spec({"train.precision": "fp32", **settings}, seeds=[1, 2])
+    plan = plan_of()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("txlbench.runs.dry_run.device_memory", lambda _: gigabytes * 10**9)
+        sizes = {run.id: 256 for run in plan}
+        return check_memory(plan, sizes, Devices(("cpu",), jobs, 1))
+
+
+def test_a_training_that_memory_has_no_room_for_is_refused_or_warned_of():
+    """Weights of 16 * 10**7 * 2 numbers: 5.1 GB with gradients and Adam's moments."""
+    wide = {"model.d_inner": 10**7}
+    assert told(10, **wide) == []
+    (warning,) = told(6, **wide)
+    assert re.search(r"training takes .* GiB of memory \(about, on cpu\), .* 5.59 GiB", warning)
+    assert "raise train.batch_chunk (1)" in warning
+    with pytest.raises(UserError, match=r"training takes .*at least.*batch_chunk"):
+        told(2, **wide)
+    with pytest.raises(UserError, match=r"2 trainings at once take .*at least.*--jobs 1"):
+        told(8, jobs=2, **wide)
+
+
+def test_segments_are_no_longer_than_a_stream_of_the_text():
+    """Of 10**6 tokens: on this machine's own memory, by the catalogue and by a short text."""
+    write_spec({"train.tgt_len": 10**6}, corpus="enwiki-sample")
+    plan, devices = plan_of(), Devices(("cpu",), 1, 1)
+    with pytest.raises(UserError, match=r"lower train\.batch_size"):
+        check_memory(plan, {run.id: 256 for run in plan}, devices)
+    write_spec({"train.tgt_len": 10**6})
+    prepare(plan_of()[0].config.corpus)
+    assert check_memory(plan_of(), {run.id: 256 for run in plan_of()}, devices) == []
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_corpus_is_prepared(folder):
+    write_spec()
+    (folder / "file").write_text("")
+    with pytest.raises(UserError, match="file: not a directory; choose another --out"):
+        run_suite(out=Path("file/results"))
+    with pytest.raises(UserError, match="--device cuda:99"):
+        run_ablation(Request(Path("spec.yaml"), device="cuda:99"), Watched())
+    assert not (folder / "data").exists()

@@ -25,7 +25,7 @@ from txlbench.config.catalogue import CORPORA, load_class
 from txlbench.config.identity import fingerprint
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import SCHEMA, Corpus, ids_file, open_corpus
-from txlbench.data.download import create_directory, data_root
+from txlbench.data.download import create_directory, data_root, own_checksum
 from txlbench.data.source import CorpusSource, Counts, TextFile, unigram_losses
 from txlbench.data.text import TextPart
 from txlbench.data.vocabulary import UNKNOWN, Vocabulary
@@ -203,10 +203,12 @@ def encode_text(
 
 
 def find_prepared(config: CorpusConfig) -> Corpus | None:
-    """Returns the corpus of `config` if it is prepared already; builds and fetches nothing."""
+    """Returns the corpus of `config` if it is prepared already; writes and fetches nothing."""
     source = _source(config, None)
     with _faults_as_user_errors():
-        directory = _directory(source, source.checksum())
+        own = config.path is not None
+        checksum = own_checksum(config, remember=False) if own else source.checksum()
+        directory = _directory(source, checksum)
     return open_corpus(directory, config.name) if directory.is_dir() else None
 
 

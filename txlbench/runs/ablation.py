@@ -14,12 +14,13 @@ from txlbench.config.model import clusters_of
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
 from txlbench.errors import ExitStatus, UserError
+from txlbench.machine import choose_devices
 from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import set_aside
 from txlbench.records.schema import RunState
 from txlbench.reporting.report import report
-from txlbench.runs.dry_run import check_space, long_training
+from txlbench.runs.dry_run import check_memory, check_space, check_writable, long_training
 from txlbench.runs.executors.choose import open_executor
 from txlbench.runs.executors.executor import Executor
 from txlbench.runs.job import Job
@@ -87,6 +88,9 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
     experiment, directory, plan = open_experiment(request)
     for warning in (*experiment.warnings, *long_training(describe_plan(plan), request.device)):
         watcher.warn(warning)
+    check_writable(directory.path)
+    if request.launch.launcher == "process" and request.device != "auto":
+        choose_devices(request.device, request.jobs, len(plan))
     corpora = _prepare_corpora(plan, watcher)
     whole = [run for run in plan if not _is_damaged(run, watcher)]
     for run in whole:
@@ -101,6 +105,10 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
         MirrorProcess(directory) as mirror,
     ):
         check_space(directory.path, todo, sizes, executor.at_once)
+        if todo and request.launch.launcher == "process":
+            places = choose_devices(request.device, executor.at_once, executor.at_once)
+            for warning in check_memory(todo, sizes, places):
+                watcher.warn(warning)
         _make_directory(directory)
         for line in changed_runs(whole, directory):
             watcher.warn(line)

@@ -1,18 +1,20 @@
-"""What can be told before anything is prepared or trained: changed texts, time, disk space."""
+"""What can be told before anything is trained: changed texts, time, disk space, memory."""
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from txlbench.config.counting import checkpoint_bytes, resume_bytes
+from txlbench.config.memory_use import training_memory
 from txlbench.config.model import clusters_of
-from txlbench.config.run_config import CorpusConfig
+from txlbench.config.run_config import CorpusConfig, RunConfig
 from txlbench.errors import UserError
-from txlbench.machine import check_name, cores
+from txlbench.machine import Devices, check_name, cores, device_memory
 from txlbench.records.run_directory import RunDirectory
-from txlbench.runs.failure import readable
-from txlbench.runs.plan import Need, PlannedRun, vocabulary_size
+from txlbench.runs.failure import readable, remedy
+from txlbench.runs.plan import Need, PlannedRun, as_met, vocabulary_size
 from txlbench.runs.plan_record import HERE, PlanRecord
 from txlbench.runs.status import duration
 
@@ -140,6 +142,70 @@ def check_space(
             f"{'runs take' if len(training) > 1 else 'run take'} up to {readable(needed)}",
             "make room, choose another --out, or take fewer rows with --only",
         )
+
+
+def check_writable(path: Path) -> None:
+    """Refuses (UserError) a directory that could not be made or written, before any work."""
+    place = _existing(path)
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        what = "not writable" if place.is_dir() else "not a directory"
+        raise UserError(f"{place}: {what}", "choose another --out")
+
+
+def check_memory(
+    todo: Sequence[PlannedRun], sizes: Mapping[str, int], devices: Devices
+) -> list[str]:
+    """Warns of trainings that would probably not fit in memory together.
+
+    Args:
+        sizes: vocabulary sizes by run id.
+
+    Raises:
+        UserError: if even their tensors, without what processes and allocators add, do not fit.
+    """
+    training = [
+        run for run in todo if run.need() is not Need.EVALUATION and run.config.model.kind != "hf"
+    ]
+    device, limit = devices.names[0], device_memory(devices.names[0])
+    if limit is None or not training:
+        return []
+    together = -(-devices.jobs // len(devices.names))
+    least, usual = [], []
+    for run in training:
+        tensors, all_of_it = _memory(as_met(run), sizes[run.id], device)
+        least.append((tensors, run))
+        usual.append((all_of_it, run))
+    if problem := _excess(least, together, limit, f"at least on {device}"):
+        raise UserError(*problem)
+    if problem := _excess(usual, together, limit, f"about, on {device}"):
+        return ["; ".join(problem)]
+    return []
+
+
+def _excess(
+    uses: list[tuple[int, PlannedRun]], together: int, limit: int, how: str
+) -> tuple[str, str] | None:
+    """What the largest of these trainings need beyond `limit` bytes at once, and a remedy."""
+    largest = sorted(uses, key=lambda use: use[0], reverse=True)[:together]
+    if sum(size for size, _ in largest) <= limit:
+        return None
+    needed, (each, run) = sum(size for size, _ in largest), largest[0]
+    count = len(largest)
+    what = f"{count} trainings at once take" if count > 1 else "training takes"
+    problem = (
+        f"row '{run.labels[0]}': {what} {readable(needed)} of memory ({how}), "
+        f"where there are {readable(limit)}"
+    )
+    fitting = limit // each
+    return problem, f"--jobs {fitting}" if 0 < fitting < count else remedy(run.config)
+
+
+def _memory(config: RunConfig, size: int, device: str) -> tuple[int, int]:
+    """Bytes of tensors in the smallest number format that `auto` may take, and all in the usual."""
+    kind, asked = device.partition(":")[0], config.train.precision
+    usual = "bf16" if asked == "auto" and kind == "cuda" else asked
+    least = training_memory(config, size, "bf16" if asked == "auto" else asked, kind)
+    return least.total - least.overhead, training_memory(config, size, usual, kind).total
 
 
 def _present(run: RunDirectory) -> int:

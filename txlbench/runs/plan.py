@@ -218,6 +218,16 @@ def predictions(run: PlannedRun, split: Part) -> int | None:
     return None if known is None else max(1, known - 1)
 
 
+def as_met(run: PlannedRun) -> RunConfig:
+    """The run's configuration, segments and memory no longer than a stream of the text is."""
+    train, count = run.config.train, predictions(run, "train")
+    if count is None:
+        return run.config
+    longest = max(1, count // train.batch_size)
+    cut = {"tgt_len": min(train.tgt_len, longest), "mem_len": min(train.memory, longest)}
+    return run.config.model_copy(update={"train": train.model_copy(update=cut)})
+
+
 def _prepared_size(corpus: CorpusConfig) -> int | None:
     return _prepared(corpus, lambda prepared: len(prepared.vocabulary))
 

@@ -20,6 +20,7 @@ from txlbench.records.schema import RunState
 from txlbench.runs.plan import (
     Need,
     PlannedRun,
+    as_met,
     predictions,
     trained_elsewhere,
     vocabulary_size,
@@ -212,7 +213,7 @@ def _memory(run: PlannedRun, size: int) -> dict[str, dict[str, int]] | None:
     if run.config.model.kind == "hf":
         return None
     return {
-        precision: asdict(training_memory(run.config, size, precision))
+        precision: asdict(training_memory(as_met(run), size, precision))
         for precision in ("fp32", "bf16")
     }
 
@@ -261,7 +262,7 @@ def _on(
     seconds += (entry.evaluation_flops or 0) / (in_float32 * utilisation)
     size, memory = vocabulary_size(run), None
     if size is not None and entry.memory_bytes is not None:
-        memory = training_memory(run.config, size, precision, "cuda").total
+        memory = training_memory(as_met(run), size, precision, "cuda").total
     return AcceleratorEstimate(
         name=accelerator.name,
         precision=precision,

@@ -21,7 +21,7 @@ from txlbench.config.memory_use import training_memory
 from txlbench.config.run_config import RunConfig
 from txlbench.machine import Devices, device_memory, worker_environment
 from txlbench.runs.failure import readable
-from txlbench.runs.plan import PlannedRun, vocabulary_size
+from txlbench.runs.plan import PlannedRun, as_met, vocabulary_size
 
 
 class ProbeJob(BaseModel):
@@ -115,10 +115,10 @@ def _probe(run: PlannedRun, devices: Devices, seconds: float) -> Probed | str:
     size, device = vocabulary_size(run), devices.names[0]
     if size is None:
         return "the vocabulary is known once the corpus is prepared"
-    if reason := lacks_memory(run.config, size, device):
+    if reason := lacks_memory(as_met(run), size, device):
         return reason
     job = ProbeJob(
-        config=run.config,
+        config=as_met(run),
         vocabulary_size=size,
         device=device,
         seconds=seconds,
