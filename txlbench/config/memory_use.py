@@ -1,7 +1,7 @@
 """Memory that training takes, by formula: weights, gradients, optimiser, activations, memory.
 
-With b streams of a chunk (batch_size / batch_chunk), N = b tgt_len tokens, S = mem_len + tgt_len
-keys, widths D (d_model), I = n_head d_head, F (d_inner), and numbers of `a` bytes in products (4,
+With b streams of a chunk (batch_size / batch_chunk / devices), N = b tgt_len tokens,
+S = mem_len + tgt_len keys, widths D (d_model), I = n_head d_head, F (d_inner), and numbers of `a` bytes in products (4,
 or 2 under bf16 autocast), the gradient of one transformer layer needs::
 
     8 N D     both layer norms' inputs, in float32
@@ -71,7 +71,7 @@ class MemoryUse:
 def training_memory(
     config: RunConfig, vocabulary_size: int, precision: str, device: str = "cpu"
 ) -> MemoryUse:
-    """The peak of memory in training, of the process on a CPU, else of the device.
+    """The peak of memory of one of `train.devices`: of the process on a CPU, else of the device.
 
     Args:
         precision: fp32, tf32 or bf16, as resolved.
@@ -106,7 +106,7 @@ def training_memory(
 
 def rows_of(train: TrainConfig) -> int:
     """Streams that one chunk of one worker has."""
-    return max(1, train.batch_size // train.batch_chunk)
+    return max(1, train.batch_size // train.batch_chunk // train.devices)
 
 
 def saved_for_gradient(config: RunConfig, vocabulary_size: int, number: int, device: str) -> int:
@@ -189,7 +189,7 @@ def _memory_states(model: ModelConfig, train: TrainConfig, number: int) -> int:
     if model.is_recurrent:
         return 2 * FLOAT * model.n_layer * train.batch_size * model.d_model
     stored = FLOAT if model.pre_lnorm else number
-    rows = train.batch_size + rows_of(train)
+    rows = train.batch_size // train.devices + rows_of(train)
     return stored * model.n_layer * rows * train.memory * model.d_model
 
 

@@ -118,7 +118,7 @@ def _probe(run: PlannedRun, devices: Devices, seconds: float) -> Probed | str:
     if reason := lacks_memory(as_met(run), size, device):
         return reason
     job = ProbeJob(
-        config=as_met(run),
+        config=_one_worker(as_met(run)),
         vocabulary_size=size,
         device=device,
         seconds=seconds,
@@ -138,6 +138,13 @@ def lacks_memory(config: RunConfig, size: int, device: str) -> str:
         return ""
     where = "this machine" if kind == "cpu" else device
     return f"training takes about {readable(needed)} of memory, {where} has {readable(limit)}"
+
+
+def _one_worker(config: RunConfig) -> RunConfig:
+    """What each of `train.devices` does; what they exchange is not measured."""
+    train = config.train
+    part = {"batch_size": train.batch_size // train.devices, "devices": 1}
+    return config.model_copy(update={"train": train.model_copy(update=part)})
 
 
 def _measurements(config: RunConfig) -> tuple[Measurement, ...]:
