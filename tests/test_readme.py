@@ -21,7 +21,7 @@ FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 PARSED_ONLY = re.compile(
     "bench|truth|check|figures$|data (prepare|show|export) (en|wt|lm|ptb)|import (torch|tf):|"
-    "speed experiments/table|merge results"
+    "speed experiments/table|merge results|models prepare"
 )
 """Commands that take minutes, need what no test has, or repeat another: only parsed by click."""
 

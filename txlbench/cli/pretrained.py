@@ -7,7 +7,10 @@ import click
 from txlbench.cli.options import VerbGroup, checkpoint_option, format_option, verb
 
 
-@click.group("models", cls=VerbGroup, examples=["txlbench models list"])
+EXAMPLES = ("txlbench models list", "txlbench models show quick/Transformer-XL")
+
+
+@click.group("models", cls=VerbGroup, examples=EXAMPLES)
 def models() -> None:
     """List and prepare shipped models, and show what any MODEL is."""
 
