@@ -6,7 +6,6 @@ import click
 
 from txlbench.cli.options import VerbGroup, checkpoint_option, format_option, verb
 
-
 EXAMPLES = ("txlbench models list", "txlbench models show quick/Transformer-XL")
 
 
