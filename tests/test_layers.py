@@ -50,14 +50,13 @@ HEAVY = {
 }
 """The parts that may import a library at all."""
 
-ONE_FILE = ["mlflow", "ray", "submitit"]
+ONE_FILE = ["mlflow", "ray", "submitit", "lm_eval"]
 LAZY = {
     "numpy": {"seeding", "cli"},
     "torch": {"seeding", "machine"},
     "rich": {"data", "api"},
     "pandas": {"api"},
     "transformers": {"models", "commands"},
-    "lm_eval": {"commands"},
 }
 """Parts that may import a library inside functions only, so that the command line is quick."""
 

@@ -20,9 +20,10 @@ from txlbench.cli.options import (
     verb,
 )
 from txlbench.config.base import displayed, shown
+from txlbench.errors import UserError
 
 if TYPE_CHECKING:
-    from txlbench.commands.evaluate import EvalResult, SeedMean
+    from txlbench.commands.evaluate import EvalRequest, EvalResult, SeedMean
 
 
 @verb(
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     "txlbench eval quick/Transformer-XL",
     "txlbench eval quick/Transformer-XL --attention-lengths 16,32 --format json",
     "txlbench eval quick/Transformer-XL --corpus my-text.txt --losses losses.npz",
+    "txlbench eval quick/Transformer-XL --protocol ours,stride:16,lm-eval,llama.cpp,hf-guide",
 )
 @click.argument("model")
 @corpus_option
@@ -77,11 +79,23 @@ if TYPE_CHECKING:
     metavar="FILE.npz",
     help="Writes the loss of each token to this file.",
 )
+@click.option(
+    "--protocol",
+    "protocols",
+    metavar="A,B,...",
+    help="Perplexities as other programs print them: ours, stride:N, lm-eval, llama.cpp, hf-guide.",
+)
+@count_option(
+    "--window",
+    None,
+    "Tokens that a --protocol reads at once.  [default: the model's, llama.cpp's 512]",
+    2,
+)
 @device_option
 @precision_option
 @checkpoint_option
 @format_option
-def evaluate(format_: str, **options: Any) -> None:
+def evaluate(format_: str, protocols: str | None, window: int | None, **options: Any) -> None:
     """Measure the loss of MODEL on a split of a corpus, or on token ids.
 
     MODEL is a run directory, EXPERIMENT/LABEL or EXPERIMENT/RUN-ID under results/, runs:/ID of
@@ -96,7 +110,13 @@ def evaluate(format_: str, **options: Any) -> None:
     from txlbench.commands.evaluate import EvalRequest, seed_means
     from txlbench.commands.evaluate import evaluate as run_evaluation
 
-    results = run_evaluation(EvalRequest(**options))
+    request = EvalRequest(**options)
+    if protocols is not None:
+        _show_protocols(request, tuple(dict.fromkeys(protocols.split(","))), window, format_)
+        return
+    if window is not None:
+        raise UserError(f"--window {window}: is of --protocol", "drop it, or give --tgt-len")
+    results = run_evaluation(request)
     warnings = [warning for one in results for warning in (one.suspicion, one.text.warning)]
     for warning in dict.fromkeys(filter(None, warnings)):
         click.echo(f"Warning: {warning}", err=True)
@@ -109,6 +129,29 @@ def evaluate(format_: str, **options: Any) -> None:
         click.echo(f"{result.model}: {_sentence(result)}" if several else _sentence(result))
     for mean in seed_means(results):
         click.echo(_mean_sentence(mean))
+
+
+def _show_protocols(
+    request: "EvalRequest", protocols: tuple[str, ...], window: int | None, format_: str
+) -> None:
+    """Prints what each program would, and how it gets there."""
+    from txlbench.commands.perplexity import perplexities
+
+    results = perplexities(request, protocols, window)
+    if format_ == "json":
+        click.echo(json.dumps([vars(result) for result in results], indent=2))
+        return
+    several = len({result.model for result in results}) > 1
+    for result in results:
+        numbers = ", ".join(f"{name} {value:,.4f}" for name, value in result.numbers.items())
+        name = f"{result.model}: {result.protocol}" if several else result.protocol
+        context = ""
+        if result.mean_context is not None:
+            context = f"; {result.mean_context:,.1f} tokens of context on average"
+        click.echo(
+            f"{name}: {numbers} ({result.tokens:,} tokens of {result.split} of {result.corpus})\n"
+            f"    {result.how}{context}"
+        )
 
 
 def _plain(result: "EvalResult") -> dict[str, object]:

@@ -82,7 +82,7 @@ def generate_text(request: GenerateRequest) -> Sample:
     if not len(ids):
         raise UserError("the prompt has no symbol", "give a text to continue")
     loaded = ref.load(device)
-    span, segment = _span(loaded, request.mem_len)
+    span, segment = decoding_span(loaded, request.mem_len)
     sampling, generator = Sampling(request.top_k, request.temperature), torch.Generator(device)
     begin = time.perf_counter()
     generator.manual_seed(request.seed)
@@ -126,7 +126,9 @@ def _prompt(request: GenerateRequest) -> str:
         raise UserError(f"{request.prompt_file}: {error.strerror}", "give a text file") from error
 
 
-def _span(loaded: LoadedModel, mem_len: int | None) -> tuple[AttentionSpan | None, int]:
+def decoding_span(
+    loaded: LoadedModel, mem_len: int | None = None
+) -> tuple[AttentionSpan | None, int]:
     """The span with memory where it is coherent, else None; and the tokens of a segment.
 
     Memory is as long as asked for, as trained, or a segment where it had none.
