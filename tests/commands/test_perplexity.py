@@ -129,10 +129,12 @@ def test_windows_default_to_the_models_reach(models):
 
 
 def test_ours_is_the_number_of_eval(models):
-    (found,) = perplexities(EvalRequest(models[0], device="cpu"), ("ours",), None)
-    (row,) = evaluate(EvalRequest(models[0], device="cpu"))
-    assert found.loss == row.score.loss
-    assert "result table" in found.how
+    for model, corpus in zip(models, (None, "text.txt"), strict=True):
+        request = EvalRequest(model, corpus=corpus, device="cpu")
+        (found,) = perplexities(request, ("ours",), None)
+        (row,) = evaluate(request)
+        assert found.loss == row.score.loss
+        assert "as eval without --protocol" in found.how
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ metric_list:
 """
 
 
-def lm_eval(*words):
+def lm_eval(module, *words):
     """The results of a real call of lm-eval on the local task."""
     Path("tasks").mkdir(exist_ok=True)
     Path("data.jsonl").write_text(json.dumps({"page": TEXT}) + "\n")
@@ -179,7 +181,7 @@ def lm_eval(*words):
         "HF_HOME": str(Path("hf").resolve()),
     }
     command = [
-        sys.executable, "-m", "txlbench.commands.lm_eval_model", "run", *words, "--tasks",
+        sys.executable, "-m", module, "run", *words, "--tasks",
         "local_text", "--include_path", "tasks", "--output_path", "out", "--device", "cpu",
     ]  # fmt: skip
     done = subprocess.run(
@@ -196,8 +198,12 @@ def lm_eval(*words):
 @pytest.mark.full
 def test_lm_eval_itself_prints_these_numbers(models):
     calls = {
-        models[0]: ["--model=txlbench", f"--model_args=model={models[0]}"],
-        models[1]: ["--model=hf", "--model_args=pretrained=llama,dtype=float32"],
+        models[0]: [
+            "txlbench.commands.lm_eval_model",
+            "--model=txlbench",
+            f"--model_args=model={models[0]}",
+        ],
+        models[1]: ["lm_eval", "--model=hf", "--model_args=pretrained=llama,dtype=float32"],
     }
     for model, words in calls.items():
         printed, numbers = lm_eval(*words), results(model, ("lm-eval",))["lm-eval"].numbers

@@ -25,6 +25,7 @@ from txlbench.machine import own_device
 from txlbench.models.interface import LanguageModel
 
 try:
+    import lm_eval.models  # noqa: F401  # registers the others, which lm-eval does where none is
     from lm_eval.api.model import TemplateLM
     from lm_eval.api.registry import register_model
 except ImportError:

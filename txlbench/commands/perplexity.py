@@ -9,17 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from txlbench.commands.context_pass import window_model
 from txlbench.commands.evaluate import EvalRequest
 from txlbench.commands.evaluate import evaluate as evaluate_row
 from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve_seeds
-from txlbench.commands.recl_request import ReclRequest
 from txlbench.commands.same_bytes import common_text
 from txlbench.config.base import displayed
-from txlbench.config.measurements import segments_of
+from txlbench.config.measurements import evaluation_clamp, segments_of
 from txlbench.data.tokenized import SharedText, TokenizedText, Tokenizer, tokenized
 from txlbench.errors import UserError
 from txlbench.evaluation.context_losses import WindowModel
+from txlbench.evaluation.context_reading import read_windows
 from txlbench.evaluation.protocols import (
     ProtocolScore,
     ScoredWindow,
@@ -85,7 +84,7 @@ def perplexities(
     for ref in resolve_seeds(request.model, request.checkpoint):
         work: _Text | None = None
         for protocol in protocols:
-            if protocol == "ours" and ref.pretrained is None:
+            if protocol == "ours":
                 results.append(_of_the_row(replace(request, model=ref.reference)))
                 continue
             work = work or _Text.of(ref, request, device)
@@ -135,12 +134,14 @@ class ProtocolReader:
 
     def __call__(self, contexts: NDArray[np.int64]) -> tuple[WindowModel, int]:
         """See `evaluation.protocols.Reader`."""
-        loaded, model = self.loaded, self.loaded.model
+        model, ref, device = self.loaded.model, self.loaded.ref, self.device
         if isinstance(model, CausalModel):
-            loaded = replace(loaded, model=replace(model, bos=None))
-        return window_model(
-            loaded, ReclRequest(groups=(), batch_size=self.batch_size), contexts, self.device
-        )
+            reader, size = replace(model.at(contexts - 1), bos=None), ref.capabilities
+            at_once = reader.windows_at_once(int(contexts[-1]), size.vocabulary_size, device)
+            return reader, self.batch_size or at_once
+        settings = self.loaded.settings
+        clamp = evaluation_clamp(settings)
+        return read_windows(model, settings.model, contexts, device, None, clamp, self.batch_size)
 
 
 def rolling_loss(
@@ -246,7 +247,8 @@ class _Text:
                 * (bos is not None)
             )
             return scored, {"perplexity": displayed(scored.loss, "ppl")}, how
-        stride = _stride(protocol) or max(1, window // 4)
+        stride = _stride(protocol)
+        assert stride is not None
         if stride > window:
             raise UserError(
                 f"--protocol {protocol}: the stride is beyond the window of {window:,}",
@@ -293,7 +295,7 @@ class _Text:
 
 
 def _of_the_row(request: EvalRequest) -> ProtocolResult:
-    """The number of the result table."""
+    """What `eval` says without a protocol: of a row, the number of the result table."""
     (found,) = evaluate_row(request)
     how, scored = found.measurement, found.score
     memory = f"memory of {how.mem_len:,}" if how.regime == "streaming" else f"stride {how.stride:,}"
@@ -305,7 +307,7 @@ def _of_the_row(request: EvalRequest) -> ProtocolResult:
         scored.tokens,
         None,
         None,
-        f"the regime of training, as in the result table: {how.regime}, segments of "
+        f"as eval without --protocol, for a row as in the result table: {how.regime}, segments of "
         f"{how.tgt_len:,} tokens, {memory}",
         found.text.name,
         found.text.split,
