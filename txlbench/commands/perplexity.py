@@ -136,8 +136,9 @@ class ProtocolReader:
         """See `evaluation.protocols.Reader`."""
         model, ref, device = self.loaded.model, self.loaded.ref, self.device
         if isinstance(model, CausalModel):
-            reader, size = replace(model.at(contexts - 1), bos=None), ref.capabilities
-            at_once = reader.windows_at_once(int(contexts[-1]), size.vocabulary_size, device)
+            reader = replace(model.at(contexts - 1), bos=None)
+            size = ref.capabilities.vocabulary_size
+            at_once = reader.windows_at_once(int(contexts[-1]), size, device)
             return reader, self.batch_size or at_once
         settings = self.loaded.settings
         clamp = evaluation_clamp(settings)
