@@ -45,7 +45,7 @@ def open_executor(
     if launcher == "ray":
         from txlbench.runs.executors.ray_tasks import open_ray
 
-        with open_ray(request, todo, warn) as executor:
+        with open_ray(request, todo, warn, processes) as executor:
             yield executor
         return
     from txlbench.runs.executors.slurm import SlurmExecutor

@@ -29,7 +29,7 @@ from txlbench.machine import check_name, cores
 from txlbench.records.claim import claimed, is_claimed
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import Failure, RunState
-from txlbench.runs.executors.executor import POLL_SECONDS, Executor, Launch
+from txlbench.runs.executors.executor import POLL_SECONDS, Executor
 from txlbench.runs.failure import describe
 from txlbench.runs.job import STOPPING, Job
 from txlbench.runs.plan import Request
@@ -58,19 +58,23 @@ ON_NODES = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "0"}}
 
 
 @contextlib.contextmanager
-def open_ray(request: Request, todo: int, warn: Callable[[str], None]) -> Iterator["RayExecutor"]:
+def open_ray(
+    request: Request, todo: int, warn: Callable[[str], None], processes: int
+) -> Iterator["RayExecutor"]:
     """Connects to the Ray cluster inside, or to one that is started on this machine for as long.
+
+    Args:
+        processes: those of each run, at most.
 
     Raises:
         UserError: if there is no cluster at the address, or none of its nodes will ever do.
     """
-    launch, threads = request.launch, request.threads or request.launch.cpus or 1
     was_connected = ray.is_initialized()
-    is_own = False if was_connected else _connect(launch.address)
+    is_own = False if was_connected else _connect(request.launch.address)
     try:
-        options = _options(launch, threads, request.device)
-        _check_room(options, is_own, warn)
-        yield RayExecutor(options, threads, min(request.jobs or todo, todo), warn)
+        needs = Needs.of(request)
+        _check_room(needs.options(processes), is_own, warn)
+        yield RayExecutor(needs, min(request.jobs or todo, todo), warn)
     finally:
         if not was_connected:
             ray.shutdown()
@@ -101,23 +105,57 @@ def _connect(address: str | None) -> bool:
             signal.signal(number, handler)
 
 
-def _options(launch: Launch, threads: int, device: str) -> dict[str, Any]:
-    """The options of a task: what a run takes of its node."""
-    check_name(device)
-    if ":" in device:
-        raise UserError(f"--device {device}: Ray chooses the GPU of each run", "use --device cuda")
-    gpus = launch.gpus
-    if gpus is None:
+@dataclass(frozen=True)
+class Needs:
+    """What runs take of their nodes.
+
+    Attributes:
+        cpus, gpus: of each run, whatever its processes; None for what follows from those.
+        threads: of each process; None for its share of `cpus`, else one.
+        has_gpu: whether each process takes a GPU if nothing is said.
+        memory: bytes of each run; None for whatever.
+        others: resources that the cluster's owner has named.
+    """
+
+    cpus: int | None
+    gpus: int | None
+    threads: int | None
+    has_gpu: bool
+    memory: int | None
+    others: Mapping[str, float]
+
+    @classmethod
+    def of(cls, request: Request) -> "Needs":
+        """From what was asked for, with GPUs where the device wants them or may have them."""
+        launch, device = request.launch, request.device
+        check_name(device)
+        if ":" in device:
+            problem = f"--device {device}: Ray chooses the GPU of each run"
+            raise UserError(problem, "use --device cuda")
+        if (device == "cpu" and launch.gpus) or (device == "cuda" and launch.gpus == 0):
+            problem = f"--resource gpus={launch.gpus}: not with --device {device}"
+            raise UserError(problem, "leave one of them out")
         present = ray.cluster_resources().get("GPU", 0) > 0
-        gpus = int(device == "cuda" or (device == "auto" and present))
-    if device == "cpu" and gpus:
-        raise UserError(f"--resource gpus={gpus}: not with --device cpu", "leave one of them out")
-    if device == "cuda" and not gpus:
-        raise UserError("--resource gpus=0: not with --device cuda", "leave one of them out")
-    options = {"num_cpus": launch.cpus or threads, "num_gpus": gpus, "max_retries": 0}
-    if launch.memory is not None:
-        options["memory"] = launch.memory
-    return {**options, "resources": _own_resources(launch.others), "runtime_env": ON_NODES}
+        has_gpu = device == "cuda" or (device == "auto" and present)
+        others = _own_resources(launch.others)
+        return cls(launch.cpus, launch.gpus, request.threads, has_gpu, launch.memory, others)
+
+    def threads_of(self, processes: int) -> int:
+        return self.threads or max(1, (self.cpus or 0) // processes)
+
+    def gpus_of(self, processes: int) -> int:
+        return processes * self.has_gpu if self.gpus is None else self.gpus
+
+    def options(self, processes: int) -> dict[str, Any]:
+        """Those of the task of a run of so many processes."""
+        return {
+            "num_cpus": self.cpus or self.threads_of(processes) * processes,
+            "num_gpus": self.gpus_of(processes),
+            "resources": dict(self.others),
+            "runtime_env": ON_NODES,
+            "max_retries": 0,
+            **({} if self.memory is None else {"memory": self.memory}),
+        }
 
 
 def _own_resources(others: Mapping[str, str]) -> dict[str, float]:
@@ -222,17 +260,14 @@ class RayExecutor(Executor):
     """Hands jobs to the Ray cluster that this process is connected to.
 
     Args:
-        options: of each task.
-        threads: CPU threads of each run.
+        needs: what each run takes.
         warn: told of nodes that died.
     """
 
-    def __init__(
-        self, options: Mapping[str, Any], threads: int, at_once: int, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, needs: Needs, at_once: int, warn: Callable[[str], None]) -> None:
         super().__init__(at_once)
-        self._options, self._threads, self._warn = options, threads, warn
-        self._task = ray.remote(run_on_node).options(**options)
+        self._needs, self._warn = needs, warn
+        self._function = ray.remote(run_on_node)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         actor = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here)
         self._mailbox: Any = actor.remote()
@@ -255,10 +290,12 @@ class RayExecutor(Executor):
         (run.path / TOKEN).write_text(token)
         corpus = run.read_config().corpus
         text = None if corpus.path is None else own_checksum(corpus)
-        device = "cuda" if self._options["num_gpus"] else "cpu"
+        device = "cuda" if self._needs.gpus_of(job.processes) else "cpu"
         placed = replace(job, directory=job.directory.absolute(), device=device)
-        assignment = Assignment(placed, token, Path.cwd(), corpus, text, self._threads)
-        task.ref = self._task.remote(assignment, task.ticket, self._mailbox)
+        threads = self._needs.threads_of(job.processes)
+        assignment = Assignment(placed, token, Path.cwd(), corpus, text, threads)
+        function = self._function.options(**self._needs.options(job.processes))
+        task.ref = function.remote(assignment, task.ticket, self._mailbox)
         self._tasks.append(task)
 
     def collect(self) -> list[tuple[Job, RunState]]:
