@@ -39,3 +39,27 @@ def test_a_projection_of_its_own_where_one_is_needed_and_not_tied(
         d_model=64, d_embed=d_embed, div_val=div_val, cutoffs=(10,), tie_projs=(False, True)
     )
     assert softmax_projections(config) == expected
+
+
+def test_an_architecture_of_transformers_is_named_by_its_type():
+    model = ModelConfig.model_validate(
+        {"kind": "hf", "architecture": "llama", "config": {"hidden_size": 8}, "d_model": 64}
+    )
+    assert model.name == "llama"
+    assert model.d_model == ModelConfig().d_model  # of no account, so that it changes no identity
+    assert not model.is_recurrent
+    assert ModelConfig(kind="hf", architecture="mamba2").is_recurrent
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"kind": "hf"}, "kind hf needs model.architecture"),
+        ({"architecture": "llama"}, "architecture and config go with kind hf"),
+        ({"config": {"hidden_size": 8}}, "architecture and config go with kind hf"),
+        ({"kind": "hf", "architecture": "me/model"}, "String should match pattern"),
+    ],
+)
+def test_architectures_go_with_their_kind(given, message):
+    with pytest.raises(ValueError, match=message):
+        ModelConfig.model_validate(given)

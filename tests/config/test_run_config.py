@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.config.experiments import experiment, run
+from txlbench.config.identity import run_id
 from txlbench.config.model import ModelConfig
 from txlbench.config.run_config import CorpusConfig
 from txlbench.config.train import TrainConfig
@@ -303,3 +304,33 @@ def test_a_path_is_a_corpus_with_a_name(tmp_path, monkeypatch, corpus: str, name
     found = line.configs[0].corpus
     path = "missing.txt" if "missing" in corpus else "novel.txt"
     assert (found.name, found.path) == (name, path)
+
+
+def of_architecture(name, config=None, **train):
+    model = {"kind": "hf", "architecture": name, "config": config or {}}
+    return run(model=model, train=train)
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "message"),
+    [
+        ("gpt2", {}, "train.recurrence: gpt2 has absolute positions"),
+        ("gpt2", {"recurrence": False, "tgt_len": 1025}, "gpt2 has 1024 positions"),
+        ("mamba2", {"loss": "half"}, "the state of mamba2 can be carried only from the end"),
+        ("llama", {"compile": True}, "train.compile: not for an architecture"),
+        ("llama", {"aux_layers": True}, "train.aux_layers: not for an architecture"),
+    ],
+)
+def test_what_an_architecture_cannot_follow_is_refused(name, train, message):
+    with pytest.raises(ValueError, match=message):
+        of_architecture(name, **train)
+
+
+def test_an_architecture_is_part_of_the_identity():
+    ids = {
+        run_id(of_architecture(name, config))
+        for name in ("llama", "mamba2")
+        for config in ({}, {"hidden_size": 64}, {"hidden_size": 32})
+    }
+    assert len(ids) == 6
+    assert run_id(of_architecture("llama")).startswith("llama-rec-full-s1-")

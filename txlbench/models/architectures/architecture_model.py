@@ -1,7 +1,7 @@
 """An architecture of transformers as a `LanguageModel`, trained from scratch (kind hf)."""
 
 import inspect
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -41,6 +41,11 @@ class ArchitectureModel(LanguageModel):
     def takes_positions(self) -> bool:
         """Whether the model can be told where in the stream a segment lies."""
         return "position_ids" in self._takes
+
+    def double(self) -> Self:
+        """Weights in float64, which the fast ways to compute mixtures of experts do not know."""
+        self.module.set_experts_implementation("eager")
+        return super().double()
 
     def initial_state(self, batch_size: int, span: AttentionSpan) -> CacheState:
         """An empty cache."""

@@ -120,10 +120,7 @@ def segments_differ(model: ArchitectureModel, tokens_BT: Tensor, whole_BTV: Tens
 def _in_float64(model: ArchitectureModel) -> Iterator[ArchitectureModel]:
     """A copy of the model in float64 and evaluation mode; random sources stay as they are."""
     with torch.random.fork_rng(), torch.no_grad():
-        device = next(model.parameters()).device
-        probe = copy.deepcopy(model).to(device, torch.float64).eval()
-        probe.module.set_experts_implementation("eager")  # mixtures of experts: others lack float64
-        yield probe
+        yield copy.deepcopy(model).double().eval()
 
 
 def _tokens(vocabulary_size: int, model: ArchitectureModel) -> Tensor:
