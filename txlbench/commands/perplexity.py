@@ -248,7 +248,12 @@ class _Text:
                 * (bos is not None)
             )
             return scored, {"perplexity": displayed(scored.loss, "ppl")}, how
-        stride = _stride(protocol)
+        return self._sliding(protocol, stream, window)
+
+    def _sliding(
+        self, protocol: str, stream: NDArray[np.int64], window: int
+    ) -> tuple[ProtocolScore, dict[str, float], str]:
+        stride, bos = _stride(protocol), self.tokenizer.bos
         assert stride is not None
         if stride > window:
             raise UserError(
