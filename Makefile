@@ -10,10 +10,10 @@ READY := $(VENV)/.ready
 READY_TO_TEST := $(VENV)/.ready-to-test
 READY_FOR_HF := $(VENV)/.ready-for-hf
 
-.PHONY: help setup demo planted smollm2 test test-full check figures clean
+.PHONY: help setup demo planted smollm2 test test-full test-services check figures clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## install into .venv; PIP_ARGS="..." passes arguments to pip
 
@@ -48,6 +48,10 @@ test: $(READY_TO_TEST)  ## the tests, under 6 minutes on two cores
 
 test-full: $(READY_TO_TEST)  ## the long tests, under 35 minutes
 	$(BIN)/python -m pytest -q -m full
+
+test-services: $(READY_TO_TEST)  ## tests against a real Slurm, which is installed as root; 10 minutes
+	tests/services/install.sh
+	$(BIN)/python -m pytest -q -m services
 
 check: $(READY_TO_TEST)  ## lint, format and types
 	$(BIN)/ruff check .

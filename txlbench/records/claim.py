@@ -48,11 +48,13 @@ class ClaimLost(Exception):
 @contextlib.contextmanager
 def claimed(run: Path, patience: float = PATIENCE_SECONDS) -> Iterator["Claim | None"]:
     """Holds the run in directory `run` inside; yields None, and holds nothing, if another process
-    has it."""
+    has it for longer than `patience` (seconds)."""
     with _lock_file(run).open("a") as file:
-        deadline = time.monotonic() + patience
-        while (claim := _try(run, file)) is None and time.monotonic() < deadline:
-            time.sleep(RETRY_SECONDS)
+        begin = time.monotonic()
+        while (claim := _try(run, file)) is None and (
+            waited := time.monotonic() - begin
+        ) < patience:
+            time.sleep(min(1.0, RETRY_SECONDS + waited / 20))
         if claim is None:
             yield None
             return

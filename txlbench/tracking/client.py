@@ -80,7 +80,12 @@ class MlflowStore:
             self._retire(name, found.experiment_id, found.artifact_location)
             found = None
         if found is None:
-            return str(self._client.create_experiment(name, location, tags=KIND))
+            try:
+                return str(self._client.create_experiment(name, location, tags=KIND))
+            except MlflowException:  # another process was faster, or there is no store
+                found = self._client.get_experiment_by_name(name)
+                if found is None:
+                    raise
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
         for tag, value in KIND.items():

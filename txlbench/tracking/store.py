@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+from txlbench.errors import UserError
+from txlbench.records.claim import claimed
+
 SQLITE = "sqlite:///"
+PATIENCE_SECONDS = 300.0
+"""For other deliveries, of which each brings all that its experiment has."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +28,13 @@ class Store:
         uri: as MLflow takes it.
         artifacts: folder for files; None where a server decides.
         is_own: the sqlite store beside the experiments, not one named by MLFLOW_TRACKING_URI.
-        lock: a file locked by whoever delivers to it.
+        claims: the directory that is claimed by whoever delivers to it.
     """
 
     uri: str
     artifacts: Path | None
     is_own: bool
-    lock: Path
+    claims: Path
 
     @property
     def database(self) -> Path | None:
@@ -62,13 +67,20 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lets one process at a time deliver: a fresh sqlite file that several migrate at once
-        loses all their runs. The system drops the lock with its process."""
-        from filelock import FileLock  # not at the top: the dry run is quick
+        """Lets one process at a time deliver, on all machines that share the disk.
 
-        self.lock.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.lock):
-            yield
+        A fresh sqlite file that several migrate at once loses all their runs; two that deliver one
+        experiment to a server make two runs of each.
+
+        Raises:
+            UserError: if another one has not ended in `PATIENCE_SECONDS`.
+        """
+        self.claims.mkdir(parents=True, exist_ok=True)
+        with claimed(self.claims, PATIENCE_SECONDS) as claim:
+            if claim is None:
+                raise UserError(f"{self.uri}: another process delivers to it", "sync it later")
+            with claim.kept():
+                yield
 
 
 def _sqlite_uri(database: Path) -> str:
@@ -83,13 +95,13 @@ def store_of(experiment: Path) -> Store:
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     if not uri:
         database = parent / "mlflow.db"
-        return Store(_sqlite_uri(database), artifacts, True, parent / ".mlflow.lock")
+        return Store(_sqlite_uri(database), artifacts, True, parent / ".mlflow.claims")
     if uri.startswith(SQLITE):
         database = Path(unquote(uri.removeprefix(SQLITE))).absolute()
-        return Store(_sqlite_uri(database), artifacts, False, _lock_beside(database))
+        return Store(_sqlite_uri(database), artifacts, False, _claims_beside(database))
     if (folder := _folder(uri)) is not None:
-        return Store(folder.as_uri(), None, False, _lock_beside(folder))
-    return Store(uri, None, False, experiment / ".mlflow.lock")
+        return Store(folder.as_uri(), None, False, _claims_beside(folder))
+    return Store(uri, None, False, experiment / ".mlflow.claims")
 
 
 def _folder(uri: str) -> Path | None:
@@ -100,8 +112,8 @@ def _folder(uri: str) -> Path | None:
     return Path(unquote(parts.path) if parts.scheme else uri).absolute()
 
 
-def _lock_beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.lock")
+def _claims_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.claims")
 
 
 def ui_command(store: Store) -> str:
