@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests import workplace
+from tests.benchmarks import paper_scale
 from txlbench.cli.main import COMMANDS, cli, main
 from txlbench.records.loss_file import read_loss_file
 
@@ -151,6 +152,14 @@ def test_the_front_page_is_short_and_its_links_lead_somewhere():
     for page in PAGES:
         for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_table_of_the_paper_s_models_is_what_the_dry_run_tells(tmp_path, monkeypatch):
+    """Where no corpus is prepared, whose splits would count."""
+    monkeypatch.setenv("TXLBENCH_DATA", str(tmp_path))
+    text = (ROOT / "docs/reproduce.md").read_text()
+    expected = "\n".join(paper_scale.lines())
+    assert expected in text, "paste what `python -m tests.benchmarks.paper_scale` prints"
 
 
 def test_the_package_map_is_the_tree():

@@ -1,8 +1,8 @@
 """Memory that training takes, by formula: weights, gradients, optimiser, activations, memory.
 
 With b streams of a chunk (batch_size / batch_chunk / devices), N = b tgt_len tokens,
-S = mem_len + tgt_len keys, widths D (d_model), I = n_head d_head, F (d_inner), and numbers of `a` bytes in products (4,
-or 2 under bf16 autocast), the gradient of one transformer layer needs::
+S = mem_len + tgt_len keys, widths D (d_model), I = n_head d_head, F (d_inner), and numbers of `a`
+bytes in products (4, or 2 under bf16 autocast), the gradient of one transformer layer needs::
 
     8 N D     both layer norms' inputs, in float32
     a N D     the feed-forward part's input         a N D     the layer's input
