@@ -185,7 +185,7 @@ def lm_eval(module, *words):
         "local_text", "--include_path", "tasks", "--output_path", "out", "--device", "cpu",
     ]  # fmt: skip
     done = subprocess.run(
-        command, env={**os.environ, **offline, "PYTHONPATH": str(ROOT)}, capture_output=True,
+        command, env={**os.environ, **offline, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
         text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
