@@ -13,7 +13,7 @@ READY_FOR_HF := $(VENV)/.ready-for-hf
 .PHONY: help setup demo planted smollm2 test test-full test-services check figures clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## install into .venv; PIP_ARGS="..." passes arguments to pip
 
