@@ -267,3 +267,11 @@ def test_threads_that_are_asked_for_are_given_and_leave_room_for_fewer_jobs(cuda
     assert choose_devices("cpu", 5, 100, 3).threads == 3
     cuda(2)
     assert choose_devices("cuda", None, 100, 3).jobs == 2
+
+
+def test_an_outer_torchrun_is_known_by_what_it_sets(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "3")  # some schedulers set this alone
+    assert machine.torchrun_processes() == 1
+    monkeypatch.setenv("RANK", "2")
+    assert machine.torchrun_processes() == 3

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from txlbench.world import ALONE, size_around
+from txlbench.world import ALONE
 
 ROOT = Path(__file__).parents[1]
 
@@ -53,11 +53,3 @@ def test_alone_nothing_is_copied_or_sent():
     assert ALONE.tell("text") == "text"
     assert not torch.distributed.is_initialized()
     ALONE.leave()
-
-
-def test_an_outer_torchrun_is_known_by_what_it_sets(monkeypatch):
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.setenv("WORLD_SIZE", "3")  # some schedulers set this alone
-    assert size_around() == 1
-    monkeypatch.setenv("RANK", "2")
-    assert size_around() == 3

@@ -183,6 +183,11 @@ def own_device(name: str) -> "torch.device":
     return torch.device(choose_devices(name, 1, 1).names[0])
 
 
+def torchrun_processes() -> int:
+    """The number of processes of this command that an outer torchrun has started; else 1."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
+
+
 WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 """How long idle OpenMP threads spin before they sleep: loops (GNU), milliseconds (LLVM, Intel).
 

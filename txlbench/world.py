@@ -4,7 +4,6 @@ Each holds all weights and its rows of every batch: what they compute differs by
 gradients are summed once a step, and whatever decides how a run goes on is agreed on by all.
 """
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -130,11 +129,6 @@ def join(device: torch.device) -> World:
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     _attempt(lambda: distributed.init_process_group(backend, timeout=PATIENCE))
     return World(distributed.get_rank(), distributed.get_world_size())
-
-
-def size_around() -> int:
-    """The number of processes that an outer torchrun has started of this command; else 1."""
-    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterable[tuple[list[Tensor], Tensor]]:

@@ -1,5 +1,6 @@
 """Verbs of experiment files: `ablate` trains their rows, `check` tests their models, `schema`."""
 
+import os
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,9 +112,15 @@ def _ablate(request: "Request") -> int:
     from rich.console import Console
 
     from txlbench.cli.progress import ProgressDisplay
+    from txlbench.machine import torchrun_processes
     from txlbench.runs.ablation import ablate as run_ablation
     from txlbench.runs.job import interrupts
 
+    if torchrun_processes() > 1 and os.environ["RANK"] != "0":
+        from txlbench.runs.executors.torchrun import serve
+
+        serve(request.device)
+        return 0
     console = Console(soft_wrap=True, emoji=False)
     with interrupts():
         outcome = run_ablation(request, ProgressDisplay(console))

@@ -11,10 +11,11 @@ from typing import Protocol
 
 from txlbench.config.measurements import all_measurements, check_length
 from txlbench.config.model import clusters_of
+from txlbench.config.train import check_divided
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
 from txlbench.errors import ExitStatus, UserError
-from txlbench.machine import choose_devices
+from txlbench.machine import choose_devices, torchrun_processes
 from txlbench.records.claim import claimed
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import set_aside
@@ -97,7 +98,7 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
         _set_stale_aside(run, corpora[run.id], watcher)
     todo = _choose(whole, request, watcher)
     sizes = {name: len(corpus.vocabulary) for name, corpus in corpora.items()}
-    processes = max((run.config.train.devices for run in plan), default=1)
+    processes = _processes(plan)
     with (
         open_executor(
             request, len(experiment.runs()), len(todo), watcher.warn, processes
@@ -128,6 +129,19 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
     bad = any(run.directory.current_state is not RunState.FINISHED for run in whole)
     status = ExitStatus.RUN_FAILED if bad or len(whole) < len(plan) else ExitStatus.DONE
     return Ablation(status, written.text, _places(directory))
+
+
+def _processes(plan: list[PlannedRun]) -> int:
+    """The processes of each run, at most; those of an outer torchrun, which have to divide all."""
+    if (processes := torchrun_processes()) == 1:
+        return max((run.config.train.devices for run in plan), default=1)
+    for run in plan:
+        try:
+            check_divided(run.config.train, processes, f"torchrun's {processes} processes")
+        except ValueError as error:
+            remedy = "start another number of processes, or set train.batch_size"
+            raise UserError(f"row '{run.labels[0]}': {error}", remedy) from None
+    return processes
 
 
 def _places(directory: ExperimentDirectory) -> tuple[tuple[str, str], ...]:

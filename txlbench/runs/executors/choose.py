@@ -5,11 +5,11 @@ A launcher's library is imported here only if it is asked for.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 
 from txlbench.errors import UserError
-from txlbench.machine import choose_devices
+from txlbench.machine import choose_devices, torchrun_processes
 from txlbench.runs.executors.executor import Executor
 from txlbench.runs.executors.process_pool import ProcessPool
 from txlbench.runs.plan import Request
@@ -34,6 +34,12 @@ def open_executor(
     Raises:
         UserError: if the device, the cluster or the launcher's library is not there.
     """
+    if torchrun_processes() > 1:
+        from txlbench.runs.executors.torchrun import TorchrunExecutor
+
+        with closing(TorchrunExecutor(request.device)) as torchrun:
+            yield torchrun
+        return
     launcher = request.launch.launcher if todo else "process"
     if launcher == "process":
         devices = choose_devices(
