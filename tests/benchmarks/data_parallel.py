@@ -2,7 +2,7 @@
 
 By turns in one pair of processes: both train, then the first alone while the second sleeps. Prints
 the ratio of tokens a second, its median and quartiles over the turns. On a quiet machine of two
-cores: `python -m tests.benchmarks.data_parallel [--seconds A_TURN] [--turns N]`, under five minutes.
+cores, in under five minutes: `python -m tests.benchmarks.data_parallel`.
 """
 
 import argparse
