@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from tests.cli.trial import call
 from tests.runs.trial import snapshot, write_spec, write_text
-from txlbench.cli.main import COMMANDS, main
+from txlbench.cli.main import COMMANDS, EXAMPLES, GROUPS, cli, main
 from txlbench.config.loading import OTHER_NAMES
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import ExitStatus
@@ -270,3 +271,19 @@ def test_the_trial_spec_is_what_the_tests_say():
     content = yaml.safe_load(Path("spec.yaml").read_text())
     assert content["seeds"] == [4]
     assert float(content["train"]["lr"]) == 0.001
+
+
+def test_help_lists_every_verb_once_by_purpose_and_ends_in_examples():
+    text = CliRunner().invoke(cli, ["--help"]).stdout
+    verbs = [
+        line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "
+    ]
+    assert {name: verbs.count(name) for name in COMMANDS} == dict.fromkeys(COMMANDS, 1)
+    assert {name for names in GROUPS.values() for name in names} <= set(COMMANDS)
+    assert text.rstrip().endswith(EXAMPLES[-1])
+
+
+def test_a_range_with_too_many_contexts_says_so():
+    status, _, errors = call("recl", "--models", "a.npz", "--contexts", "1:99999999:1")
+    assert status == ExitStatus.USAGE
+    assert "at most 10,000 are taken; raise STEP" in errors

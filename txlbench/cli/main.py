@@ -40,6 +40,19 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Verb -> (where it lives, what it does). Only the verb that is called is imported."""
 
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Train": ("ablate", "schema", "check", "data"),
+    "Look at results": ("status", "figures", "sync", "merge", "prune"),
+    "Measure a model": ("eval", "recl", "truth", "generate"),
+    "Time": ("speed", "bench"),
+    "Bring and take models": ("models", "import", "export"),
+}
+"""Verbs by purpose, as --help lists them; a verb that is in none stands under "Others"."""
+EXAMPLES = (
+    "txlbench ablate experiments/quick.yaml",
+    "txlbench recl --models quick/Transformer-XL --contexts 16:128:16 --tokens 500",
+)
+
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when called, so that --help is quick."""
@@ -63,8 +76,17 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+        grouped = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in COMMANDS if name not in grouped)
+        for title, names in {**GROUPS, "Others": others}.items():
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Examples"):
+            for example in EXAMPLES:
+                formatter.write(f"  {example}\n")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

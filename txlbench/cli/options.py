@@ -215,7 +215,10 @@ class NumberList(click.ParamType):  # type: ignore[type-arg]  # generic in newer
         first, last, step = map(int, text.split(":"))
         spread = range(first, last + 1, step) if step > 0 else range(0)
         if len(spread) > MOST_NUMBERS:
-            raise ValueError(f"more than {MOST_NUMBERS:,} numbers")
+            raise click.UsageError(
+                f"{text!r} has {len(spread):,} numbers, at most {MOST_NUMBERS:,} are taken; "
+                "raise STEP"
+            )
         return tuple(spread)
 
 

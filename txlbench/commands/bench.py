@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -113,7 +114,9 @@ def _timed(workload: Workload, device: str, threads: int, rounds: int) -> BenchT
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         name = f"{workload.work} {workload.size} {workload.dtype}"
-        raise UserError(f"{name}: {last}", "drop its size from --sizes")
+        lacks_memory = done.returncode == -signal.SIGKILL or "memory" in last.lower()
+        remedy = "drop its size from --sizes" if lacks_memory else "see `txlbench bench --help`"
+        raise UserError(f"{name}: the process ended with: {last}", remedy)
     return BenchTiming.model_validate_json(done.stdout.splitlines()[-1])
 
 
