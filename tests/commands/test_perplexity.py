@@ -185,8 +185,8 @@ def lm_eval(module, *words):
         "local_text", "--include_path", "tasks", "--output_path", "out", "--device", "cpu",
     ]  # fmt: skip
     done = subprocess.run(
-        command, env={**os.environ, **offline, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
-        text=True,
+        command, env={**os.environ, **offline, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     (path,) = Path("out").rglob("results_*.json")
