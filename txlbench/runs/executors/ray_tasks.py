@@ -13,7 +13,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -275,6 +275,20 @@ class RayExecutor(Executor):
         self._lost: list[_Task] = []
         self._saves = 0
 
+    def run(
+        self,
+        jobs: Iterable[Job],
+        ended: Callable[[Job, RunState], bool],
+        tick: Callable[[], None],
+    ) -> None:
+        """Runs all jobs as `Executor.run` does; UserError if the cluster itself is lost."""
+        try:
+            super().run(jobs, ended, tick)
+        except RayError as error:
+            problem = f"the Ray cluster is gone ({type(error).__name__}: {_line(error)})"
+            remedy = "runs stop with a checkpoint; type it again when it is back"
+            raise UserError(problem, remedy) from error
+
     @property
     def running(self) -> int:
         return len(self._tasks) + len(self._lost)
@@ -329,11 +343,11 @@ class RayExecutor(Executor):
     def stop(self) -> None:
         """Gives up those that take longer than a while for their checkpoints."""
         self._lost = []
-        self.withdraw()
         for task in self._tasks:
             task.stop()
         deadline = time.monotonic() + GRACE_SECONDS + CONTACT_SECONDS
         with contextlib.suppress(RayError):
+            self.withdraw()
             while self._tasks and time.monotonic() < deadline:
                 self.collect()
                 self._lost = []
