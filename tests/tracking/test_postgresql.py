@@ -37,7 +37,7 @@ socket.gethostname = lambda: os.environ["TRIAL_HOST"]
 def mlflow_server(uri, folder, port):
     """`mlflow server` on a database, with its artifacts in a folder."""
     command = [
-        *(sys.executable, "-m", "mlflow", "server", "--workers", "2"),
+        *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
         *("--host", "127.0.0.1", "--port", str(port), "--backend-store-uri", uri),
         *("--artifacts-destination", str(folder / "artifacts")),
     ]
