@@ -39,8 +39,12 @@ STOP_POLL_SECONDS = 0.5
 LARGEST_ARRAY = 1000
 """Slurm's default limit of an array."""
 LOCAL_MINUTES = 10**5
-REFUSED = submitit.core.utils
-"""Where submitit keeps the errors that it raises if sbatch fails."""
+REFUSALS = (
+    submitit.core.utils.FailedSubmissionError,
+    submitit.core.utils.FailedJobError,
+    ValueError,
+)
+"""What submitit raises if an option is unknown or sbatch fails."""
 
 
 class JobQueue(Protocol):
@@ -245,11 +249,9 @@ class _Slurm:
         try:
             executor.update_parameters(job_name=self._name, **self._options)
             jobs = executor.map_array(run_submitted, arguments)
-        except (submitit.core.utils.FailedSubmissionError, subprocess.CalledProcessError) as error:
-            said = str(error).strip().splitlines() or ["no reason given"]
-            raise UserError(
-                f"--launcher slurm: {said[-1]}", "mend --resource; see sinfo"
-            ) from error
+        except REFUSALS as error:
+            said = (str(error).strip().splitlines() or ["no reason given"])[-1]
+            raise UserError(f"--launcher slurm: {said}", "see `sinfo`, mend --resource") from error
         return [job.job_id for job in jobs]
 
     def queued(self) -> set[str] | None:
