@@ -267,25 +267,25 @@ def told(gigabytes, jobs=1, **settings):
         return check_memory(plan, sizes, Devices(("cpu",), jobs, 1))
 
 
-def test_a_training_that_memory_has_no_room_for_is_refused_or_warned_of():
+def test_a_training_that_memory_has_no_room_for_is_warned_of():
     """Weights of 16 * 10**7 * 2 numbers: 5.1 GB with gradients and Adam's moments."""
     wide = {"model.d_inner": 10**7}
     assert told(10, **wide) == []
     (warning,) = told(6, **wide)
     assert re.search(r"training takes .* GiB of memory \(about, on cpu\), .* 5.59 GiB", warning)
     assert "raise train.batch_chunk (1)" in warning
-    with pytest.raises(UserError, match=r"training takes .*at least.*batch_chunk"):
-        told(2, **wide)
-    with pytest.raises(UserError, match=r"2 trainings at once take .*at least.*--jobs 1"):
-        told(8, jobs=2, **wide)
+    (warning,) = told(2, **wide)
+    assert re.search(r"training takes .*at least.*batch_chunk.*will probably fail", warning)
+    (warning,) = told(8, jobs=2, **wide)
+    assert re.search(r"2 trainings at once take .*at least.*--jobs 1", warning)
 
 
 def test_segments_are_no_longer_than_a_stream_of_the_text():
     """Of 10**6 tokens: on this machine's own memory, by the catalogue and by a short text."""
     write_spec({"train.tgt_len": 10**6}, corpus="enwiki-sample")
     plan, devices = plan_of(), Devices(("cpu",), 1, 1)
-    with pytest.raises(UserError, match=r"lower train\.batch_size"):
-        check_memory(plan, {run.id: 256 for run in plan}, devices)
+    (warning,) = check_memory(plan, {run.id: 256 for run in plan}, devices)
+    assert "lower train.batch_size" in warning
     write_spec({"train.tgt_len": 10**6})
     prepare(plan_of()[0].config.corpus)
     assert check_memory(plan_of(), {run.id: 256 for run in plan_of()}, devices) == []
@@ -294,7 +294,7 @@ def test_segments_are_no_longer_than_a_stream_of_the_text():
 def test_a_place_that_cannot_be_written_is_refused_before_the_corpus_is_prepared(folder):
     write_spec()
     (folder / "file").write_text("")
-    with pytest.raises(UserError, match="file: not a directory; choose another --out"):
+    with pytest.raises(UserError, match="file/results: not a directory; choose another --out"):
         run_suite(out=Path("file/results"))
     with pytest.raises(UserError, match="--device cuda:99"):
         run_ablation(Request(Path("spec.yaml"), device="cuda:99"), Watched())

@@ -52,7 +52,8 @@ def test_a_fault_common_to_all_burns_two_runs():
     outcome, watched = run_suite(jobs=1)
     assert outcome.status is ExitStatus.RUN_FAILED
     assert watched.outcomes == [("bad 1", "failed"), ("bad 2", "failed")]
-    long, warning = watched.warnings
+    long, memory, warning = watched.warnings
+    assert "of memory" in memory
     assert "4 runs to train" in long
     assert warning.startswith("the first two runs failed alike (RuntimeError: ")
     assert "--keep-going" in warning

@@ -149,19 +149,18 @@ def check_writable(path: Path) -> None:
     place = _existing(path)
     if not place.is_dir() or not os.access(place, os.W_OK):
         what = "not writable" if place.is_dir() else "not a directory"
-        raise UserError(f"{place}: {what}", "choose another --out")
+        raise UserError(f"{path}: {what}", "choose another --out")
 
 
 def check_memory(
     todo: Sequence[PlannedRun], sizes: Mapping[str, int], devices: Devices
 ) -> list[str]:
-    """Warns of trainings that would probably not fit in memory together.
+    """Warns of trainings that would not fit in memory together.
+
+    Nothing is refused, since one row that fails does not stop the others.
 
     Args:
         sizes: vocabulary sizes by run id.
-
-    Raises:
-        UserError: if even their tensors, without what processes and allocators add, do not fit.
     """
     training = [
         run for run in todo if run.need() is not Need.EVALUATION and run.config.model.kind != "hf"
@@ -176,7 +175,7 @@ def check_memory(
         least.append((tensors, run))
         usual.append((all_of_it, run))
     if problem := _excess(least, together, limit, f"at least on {device}"):
-        raise UserError(*problem)
+        return [f"{'; '.join(problem)}; it will probably fail"]
     if problem := _excess(usual, together, limit, f"about, on {device}"):
         return ["; ".join(problem)]
     return []
