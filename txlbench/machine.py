@@ -180,12 +180,35 @@ def own_device(name: str) -> "torch.device":
     import torch
 
     set_allocator()
-    return torch.device(choose_devices(name, 1, 1).names[0])
+    return torch.device(local_device(name))
+
+
+def local_device(name: str) -> str:
+    """The device of this process: of torchrun's processes, each has its own CUDA device.
+
+    Raises:
+        UserError: if this machine has fewer devices than processes.
+    """
+    names = choose_devices(name, 1, 1).names
+    local = int(os.environ.get("LOCAL_RANK", "0")) if torchrun_processes() > 1 else 0
+    if names == ("cpu",):
+        return "cpu"
+    if local >= len(names):
+        raise UserError(
+            f"torchrun: more processes than CUDA devices here, {len(names)}",
+            f"--nproc-per-node {len(names)}",
+        )
+    return names[local]
 
 
 def torchrun_processes() -> int:
     """The number of processes of this command that an outer torchrun has started; else 1."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
+
+
+def is_follower() -> bool:
+    """Whether another of torchrun's processes speaks and writes for all of them."""
+    return torchrun_processes() > 1 and os.environ["RANK"] != "0"
 
 
 WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}

@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 
+from txlbench.machine import torchrun_processes
+
 BUCKET_BYTES = 32 * 2**20
 """Gradients sent at once: one part is on its way while the next is laid end to end."""
 
@@ -129,6 +131,15 @@ def join(device: torch.device) -> World:
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     _attempt(lambda: distributed.init_process_group(backend, timeout=PATIENCE))
     return World(distributed.get_rank(), distributed.get_world_size())
+
+
+def outer_world(device: torch.device) -> World:
+    """The processes of this command that an outer torchrun has started; this one alone without."""
+    if torchrun_processes() == 1:
+        return ALONE
+    if distributed.is_initialized():
+        return World(distributed.get_rank(), distributed.get_world_size())
+    return join(device)
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterable[tuple[list[Tensor], Tensor]]:

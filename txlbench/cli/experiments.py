@@ -1,6 +1,5 @@
 """Verbs of experiment files: `ablate` trains their rows, `check` tests their models, `schema`."""
 
-import os
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,11 +111,11 @@ def _ablate(request: "Request") -> int:
     from rich.console import Console
 
     from txlbench.cli.progress import ProgressDisplay
-    from txlbench.machine import torchrun_processes
+    from txlbench.machine import is_follower
     from txlbench.runs.ablation import ablate as run_ablation
     from txlbench.runs.job import interrupts
 
-    if torchrun_processes() > 1 and os.environ["RANK"] != "0":
+    if is_follower():
         from txlbench.runs.executors.torchrun import serve
 
         serve(request.device)

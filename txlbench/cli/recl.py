@@ -73,13 +73,18 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
 
     Each context is measured in windows of tokens that start with empty memory. Losses are kept:
     another --r, --threshold or group computes nothing again, and an interrupted call resumes.
+    Under torchrun its processes share the windows.
     """
     from txlbench.cli.progress import window_progress
     from txlbench.commands.names import split_models
-    from txlbench.commands.recl import run_recl
+    from txlbench.commands.recl import run_recl, share_windows
     from txlbench.commands.recl_request import ReclRequest
+    from txlbench.machine import is_follower
 
     request = ReclRequest(groups=tuple(map(split_models, groups)), **options)
+    if is_follower():
+        share_windows(request)
+        return
     with window_progress() as progress:
         published = run_recl(request, progress)
     show(published)

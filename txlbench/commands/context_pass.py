@@ -26,6 +26,7 @@ from txlbench.machine import own_device
 from txlbench.models.interface import LanguageModel, dtype_name
 from txlbench.models.pretrained.causal_lm import CausalModel
 from txlbench.records.loss_file import LossFile, write_loss_file
+from txlbench.world import outer_world
 
 if TYPE_CHECKING:
     from txlbench.commands.same_bytes import BytePass
@@ -55,7 +56,7 @@ def compute(
         if problem := wrong_vocabulary(ref, mean):
             raise UserError(problem, "give the corpus it was trained on")
 
-    with PartialLosses(path.with_suffix(".part")) as kept:
+    with PartialLosses(path.with_suffix(".part"), outer_world(device)) as kept:
         losses = context_losses(
             model,
             text.ids,
@@ -80,8 +81,7 @@ def compute(
             settings=_settings(loaded, request, text, contexts, device),
             longest=longest,
         )
-        write_loss_file(path, found)
-        kept.path.unlink()
+        _finish(kept, path, found)
 
 
 def compute_units(work: "BytePass", progress: Progress) -> None:
@@ -92,7 +92,7 @@ def compute_units(work: "BytePass", progress: Progress) -> None:
     model, at_once = _window_model(
         loaded, request, windows.scored_contexts, device, work.tokens.ids
     )
-    with PartialLosses(work.path.with_suffix(".part")) as kept:
+    with PartialLosses(work.path.with_suffix(".part"), outer_world(device)) as kept:
         losses = window_losses(
             model,
             work.tokens.ids,
@@ -127,8 +127,15 @@ def compute_units(work: "BytePass", progress: Progress) -> None:
             longest=work.longest,
             bytes=units.lengths,
         )
-        write_loss_file(work.path, found)
+        _finish(kept, work.path, found)
+
+
+def _finish(kept: PartialLosses, path: Path, found: LossFile) -> None:
+    """Writes the loss file in the place of its parts, and waits for it where others write."""
+    if kept.world.writes:
+        write_loss_file(path, found)
         kept.path.unlink()
+    kept.world.agree(True)
 
 
 def _window_model(

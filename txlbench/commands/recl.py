@@ -181,6 +181,11 @@ def run_recl(request: ReclRequest, progress: Progress = silent) -> PublishedFind
     return publish(directory / "recl.json", lambda: measure_recl(request, progress))
 
 
+def share_windows(request: ReclRequest) -> None:
+    """Computes this process's part of the losses that the first of torchrun's processes writes."""
+    read_groups(with_seeds(request)[0])
+
+
 def measure_recl(request: ReclRequest, progress: Progress = silent) -> ReclRecord:
     """Measures every group; rows of several seeds seed by seed. Writes nothing but losses."""
     asked, rows = with_seeds(request)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from txlbench.errors import UserError
 from txlbench.evaluation.windows import Windows
+from txlbench.world import ALONE, World
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -52,12 +53,15 @@ TYPE = np.dtype("<f4")
 class PartialLosses:
     """The first losses of a known order, in a file that one process at a time may extend.
 
+    Args:
+        world: the processes that share the windows, the first of which extends the file.
+
     Raises:
         UserError: on entry, if another process is extending it, or it cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, world: World = ALONE) -> None:
+        self.path, self.world = path, world
 
     def __enter__(self) -> Self:
         try:
@@ -65,6 +69,8 @@ class PartialLosses:
             self._file = self.path.open("a+b", buffering=0)
         except OSError as error:
             raise UserError(f"{self.path}: {error.strerror}", "make room to write there") from error
+        if not self.world.writes:
+            return self
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -88,12 +94,14 @@ class PartialLosses:
 
     def truncate(self, losses: int) -> None:
         """Keeps the first `losses` only."""
-        self._file.truncate(losses * TYPE.itemsize)
+        if self.world.writes:
+            self._file.truncate(losses * TYPE.itemsize)
 
     def append(self, losses: NDArray[Any]) -> None:
         """Adds losses, on the disk before this returns."""
-        self._file.write(losses.astype(TYPE).tobytes())
-        os.fsync(self._file.fileno())
+        if self.world.writes:
+            self._file.write(losses.astype(TYPE).tobytes())
+            os.fsync(self._file.fileno())
 
     def read(self) -> NDArray[np.float32]:
         """All losses in the file."""
@@ -178,19 +186,29 @@ def _read_all(
     progress: Progress,
     check: Callable[[float], None] | None,
 ) -> None:
-    """Appends to `kept` what it lacks of all windows, part by part."""
-    done = windows.whole(len(kept))
+    """Appends to `kept` what it lacks of all windows, part by part.
+
+    Processes that share the windows take parts by turns.
+    """
+    world = kept.world
+    done = int(world.tell(str(windows.whole(len(kept)))))
     done -= done % at_once if done < len(windows) else 0
     kept.truncate(int(windows.offsets[done]))
     progress(done, len(windows))
     parts = [
         (first, min(first + at_once, len(windows))) for first in range(done, len(windows), at_once)
     ]
-    for (first, end), found in zip(parts, side_by_side(read, parts, device), strict=True):
-        if first == done and check is not None:
+    own = side_by_side(read, parts[world.rank :: world.size], device)
+    nothing = np.empty(0, dtype=np.float32)
+    for turn in range(0, len(parts), world.size):
+        shared = parts[turn : turn + world.size]
+        mine = next(own) if world.rank < len(shared) else nothing
+        found = world.whole(torch.from_numpy(mine)).numpy()
+        if turn == 0 and check is not None:
             check(float(found.mean()))
         kept.append(found)
-        progress(end, len(windows))
+        progress(shared[-1][1], len(windows))
+    world.agree(True)  # the file is whole once all have come here
 
 
 @torch.no_grad()

@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.runs.trial import plan_of, write_spec
+from tests.runs.trial import finished, plan_of, write_spec, write_text
+from txlbench.records.loss_file import read_loss_file
 from txlbench.records.schema import RunState
 
 ROOT = Path(__file__).parents[3]
@@ -42,3 +44,36 @@ def test_rows_that_cannot_be_divided_are_refused_in_one_line():
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: row")]
     assert "torchrun's 2 processes does not divide batch_size / batch_chunk, 3 / 1 = 3" in line
+
+
+@pytest.mark.full
+def test_all_processes_share_the_windows_of_recl(tmp_path):
+    """Losses are those of one process, also where that was interrupted before."""
+    write_text(Path("mine.txt"), words=4000)
+    write_spec({"train.max_step": 4})
+    run = finished()
+    recl = ("recl", "--models", str(run.path), "--contexts", "2:12:2", "--split", "train")
+    recl = (*recl, "--tokens", "1000", "--device", "cpu", "--batch-size", "4")
+    one = subprocess.run(
+        [sys.executable, "-m", "txlbench", *recl],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (file,) = run.losses.glob("*.npz")
+    alone = read_loss_file(file).losses
+    file.rename(tmp_path / "alone.npz")
+    for begun in (0, 7, 100):
+        alone_in_order = np.full(begun, 3.25, dtype="<f4")  # as if losses had been kept before
+        file.with_suffix(".part").write_bytes(alone_in_order.tobytes())
+        done = torchrun(*recl, "--out", str(tmp_path / f"from-{begun}"))
+        assert done.returncode == 0, done.stderr
+        shared = read_loss_file(file).losses
+        kept = shared == 3.25
+        assert kept.sum() <= begun
+        assert kept.any() == (begun == 100)
+        np.testing.assert_allclose(shared[~kept], alone[~kept], rtol=1e-5)
+        assert done.stdout.count("RECL") == one.stdout.count("RECL") > 0
+        assert not file.with_suffix(".part").exists()
+        file.unlink()

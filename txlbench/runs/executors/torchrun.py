@@ -5,7 +5,6 @@ others say nothing: they wait for jobs, and share each of them.
 """
 
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from txlbench.errors import UserError
-from txlbench.machine import choose_devices
+from txlbench.machine import local_device
 from txlbench.records.claim import ClaimLost, claimed
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
@@ -35,7 +34,7 @@ class TorchrunExecutor(Executor):
 
     def __init__(self, device: str) -> None:
         super().__init__(at_once=1)
-        self._device = _own_device(device)
+        self._device = local_device(device)
         self._world = join(torch.device(self._device))
         self._ended: list[tuple[Job, RunState]] = []
         self._is_stopped = False
@@ -86,28 +85,12 @@ class TorchrunExecutor(Executor):
 
 def serve(device: str) -> None:
     """Shares the jobs that the first process tells of, until there are no more."""
-    device = _own_device(device)
+    device = local_device(device)
     world = join(torch.device(device))
     with contextlib.suppress(RankLost, KeyboardInterrupt):
         while line := world.tell(""):
             with _signals() as (stop, save):
                 _shared(Job.from_json(line), device, stop, save, world)
-
-
-def _own_device(device: str) -> str:
-    """The device of this process among those of its machine.
-
-    Raises:
-        UserError: if there are fewer than processes.
-    """
-    names = choose_devices(device, 1, 1).names
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    if names != ("cpu",) and local >= len(names):
-        raise UserError(
-            f"torchrun: more processes than CUDA devices here, {len(names)}",
-            f"--nproc-per-node {len(names)}",
-        )
-    return names[local % len(names)]
 
 
 def _shared(
