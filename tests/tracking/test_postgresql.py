@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
@@ -18,6 +19,7 @@ from tests.cli.trial import environment
 from tests.runs.trial import lines, plan_of, write_spec, write_text
 from tests.tracking.test_server import answers, free_port, until
 from txlbench.records.schema import RunState
+from txlbench.tracking.deliver import deliver
 
 pytestmark = pytest.mark.full
 
@@ -98,6 +100,8 @@ def test_eight_workers_of_four_machines_log_all_once(database, tmp_path, monkeyp
         assert {run.directory.attempts for run in plan} == {1}
         hosts = {run.directory.read_status().host for run in plan}
         assert len(hosts) == 4, said
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        assert deliver(Path("results/trial")) is None  # what a call that ended meanwhile had left
         client = MlflowClient(address)
         found = children(address)
         assert Counter(run.data.tags["txlbench.run_id"] for run in found) == dict.fromkeys(
