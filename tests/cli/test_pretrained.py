@@ -88,6 +88,31 @@ def test_bf16_is_said_with_its_difference(typed, models):
     assert 1e-5 < source["settings"]["bf16_difference"] < 0.5
 
 
+def test_attention_length_and_sinks_are_said_and_kept_apart(typed, models):
+    def recl(*options):
+        status, _, errors = typed(
+            "recl", "--models", f"hf:{models / 'llama'}", "--corpus", models / "text.txt",
+            "--contexts", "8:32:8", "--tokens", 200, *options, "--out", "out",
+        )  # fmt: skip
+        assert status == 0, errors
+        (source,) = json.loads(Path("out/recl.json").read_text())["models"].values()
+        return source, "windows to read" in errors
+
+    whole, _ = recl()
+    assert "sinks" not in whole["settings"]
+    window, _ = recl("--attention-length", 4)
+    sinks, _ = recl("--attention-length", 4, "--sinks", 2)
+    keys = ("attention_length", "sinks", "positions")
+    assert [window["settings"][key] for key in keys] == [4, 0, "in the window"]
+    assert [sinks["settings"][key] for key in keys] == [4, 2, "in the window"]
+    places = [each["path"] for each in (whole, window, sinks)]
+    assert len({read_loss_file(Path(path)).losses.tobytes() for path in places}) == 3
+    again, has_read = recl("--attention-length", 4, "--sinks", 2)
+    assert (again["path"], has_read) == (sinks["path"], False)
+    reach = read_loss_file(Path(window["path"])).losses  # of two layers, and BOS
+    assert abs(reach[0] - reach[-1]).max() < 1e-5
+
+
 def test_eval_generate_speed_and_show(typed, models):
     llama, text = f"hf:{models / 'llama'}", models / "text.txt"
     status, output, _ = typed("eval", llama, "--corpus", text, "--format", "json")
@@ -107,6 +132,9 @@ def test_eval_generate_speed_and_show(typed, models):
     shown = json.loads(output)
     assert (status, shown["architecture"], shown["positions"]) == (0, "mamba", "without limit")
     assert "BOS 256" in shown["tokenizer"]
+    assert "attention lengths" not in shown["asks"]
+    _, output, _ = typed("models", "show", llama, "--format", "json")
+    assert "attention lengths and sinks" in json.loads(output)["asks"]
 
 
 def copied(models, tmp_path):
@@ -181,7 +209,14 @@ def test_a_model_that_cannot_be_had_is_one_line(damage, said, verb, typed, model
             "context 64 is beyond its positions",
         ),
         (("eval", "LLAMA", "--tgt-len", "100"), "context 100 is beyond its positions"),
-        (("recl", "--models", "LLAMA", "--contexts", "4:8:4", "--attention-length", "4"), "--att"),
+        (
+            ("recl", "--models", "MAMBA", "--contexts", "4:8:4", "--attention-length", "4"),
+            "no mask decides what mamba sees",
+        ),
+        (
+            ("recl", "--models", "LLAMA", "--contexts", "4:8:4", "--sinks", "4"),
+            "give --attention-length too",
+        ),
         (("eval", "LLAMA", "--mem-len", "8"), "--mem-len"),
         (("generate", "LLAMA", "--prompt", "a", "--tokens", "70"), "beyond its 63 positions"),
         (("speed", "LLAMA", "--attention-lengths", "64"), "beyond its positions"),
@@ -196,7 +231,9 @@ def test_what_cannot_be_asked_is_one_line(arguments, said, typed, models, tmp_pa
     monkeypatch.setenv("TXLBENCH_DATA", str(tmp_path / "data"))
     text = models / "text.txt"
     given = [
-        word.replace("LLAMA", f"hf:{models / 'llama'}").replace("TEXT", str(text))
+        word.replace("LLAMA", f"hf:{models / 'llama'}")
+        .replace("MAMBA", f"hf:{models / 'mamba'}")
+        .replace("TEXT", str(text))
         for word in arguments
     ]
     corpus = ("--corpus", text) if arguments[0] in ("recl", "eval") else ()

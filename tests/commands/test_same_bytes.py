@@ -144,6 +144,18 @@ def test_losses_are_kept_and_an_interrupted_call_goes_on(group, monkeypatch):
         )
 
 
+def test_an_attention_length_holds_for_models_with_several_tokenizers(group):
+    def nats(models, **options):
+        found = losses_of_all(models, asked(corpus="shared.txt", **options))
+        return np.stack([found[name].losses.nats for name in models])
+
+    assert (nats(group) - nats(group, attention_length=3)).std(axis=(1, 2)).min() > 1e-3
+    save_model("llama", Path("bytes"), seed=2)
+    models = (LLAMA, "hf:bytes")
+    near, sinks = (nats(models, attention_length=3, sinks=each) for each in (None, 2))
+    assert (near - sinks).std(axis=(1, 2)).min() > 1e-3
+
+
 def test_models_of_one_tokenizer_are_scored_by_token(group):
     bpe(save_model("gpt2", Path("gpt2")))
     pair = (LLAMA, "hf:gpt2")

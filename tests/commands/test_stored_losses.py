@@ -289,6 +289,13 @@ def test_an_attention_length_is_refused_by_a_model_without_attention():
         losses(run.path, replace(ASKED, attention_length=4))
 
 
+def test_sinks_are_refused_by_a_model_of_ours_before_anything_is_read():
+    run = run_of()
+    with pytest.raises(UserError, match="--sinks 2: is of pretrained models, not of"):
+        losses(run.path, replace(ASKED, attention_length=4, sinks=2))
+    assert not run.losses.exists()
+
+
 def test_a_run_without_weights_is_refused():
     run = run_of()
     (run.checkpoints / "best.pt").unlink()

@@ -59,6 +59,12 @@ from txlbench.cli.options import (
     None,
     "Number of keys that each query sees, itself included.  [default: the whole context]",
 )
+@count_option(
+    "--sinks",
+    None,
+    "Number of the window's first keys that queries see besides; of pretrained models, with "
+    "--attention-length.",
+)
 @checkpoint_option
 @precision_option
 @out_option("Directory of the results.", instead="results/recl-HASH")

@@ -25,6 +25,7 @@ from txlbench.evaluation.context_reading import TOKENS, read_windows
 from txlbench.machine import own_device
 from txlbench.models.interface import LanguageModel, dtype_name
 from txlbench.models.pretrained.causal_lm import CausalModel
+from txlbench.models.pretrained.visible_keys import VisibleKeys
 from txlbench.records.loss_file import LossFile, write_loss_file
 from txlbench.world import outer_world
 
@@ -157,12 +158,12 @@ def _window_model(
             evaluation_clamp(settings),
             request.batch_size,
         )
+    if isinstance(model, CausalModel):
+        return _causal_reader(model, loaded.ref, request, contexts, device, ids)
     if request.attention_length is not None:
         raise UserError(
             f"--attention-length: is not to be chosen of {loaded.ref.reference}", "drop the option"
         )
-    if isinstance(model, CausalModel):
-        return _causal_reader(model, loaded.ref, request, contexts, device, ids)
     tokens = TOKENS.get(device.type, TOKENS["cuda"])
     return model, request.batch_size or max(1, tokens // int(contexts[-1]))
 
@@ -177,12 +178,19 @@ def _causal_reader(
 ) -> tuple[WindowModel, int]:
     """A pretrained model that computes losses at `contexts` only; its first window is checked."""
     ref.check_contexts((int(contexts[-1]),))
-    reader = model.at(contexts - 1)
+    reader = model.at(contexts - 1).seeing(_visible(request))
     first = torch.from_numpy(ids[: int(contexts[-1]) + 1].astype(np.int64)).to(device)
-    model.check_one_pass(first, ref.reference)
+    if reader.visible is not None:
+        reader.check_visible_keys(first, ref.reference)
+    reader.check_one_pass(first, ref.reference)
     size = ref.capabilities.vocabulary_size
     at_once = reader.windows_at_once(int(contexts[-1]), size, device)
     return reader, request.batch_size or at_once
+
+
+def _visible(request: ReclRequest) -> VisibleKeys | None:
+    length = request.attention_length
+    return None if length is None else VisibleKeys(length, request.sinks or 0)
 
 
 def _settings(
@@ -206,7 +214,7 @@ def _settings(
         "unit": text.units[0],
         "unk_share": round(text.unknown / len(text.ids), 4) if text.unknown else None,
         "dtype": _dtype(loaded.model),
-        **_of_pretrained(ref, text, contexts, device, request.precision),
+        **_of_pretrained(ref, text, contexts, device, request),
         "device": str(device),
     }
 
@@ -223,16 +231,20 @@ def _of_pretrained(
     text: ScoredText,
     contexts: NDArray[np.int64],
     device: torch.device,
-    precision: str,
+    request: ReclRequest,
 ) -> dict[str, JsonValue]:
-    """BOS of a pretrained model, and what bf16 changes: nats a token, of one window in fp32."""
+    """BOS and sinks of a pretrained model, and what bf16 changes: nats a token of one window."""
     if ref.pretrained is None:
         return {}
     found: dict[str, JsonValue] = {"bos": ref.pretrained.tokenizer.bos}
-    if precision == "bf16":
+    visible = _visible(request)
+    if visible is not None:
+        found |= {"sinks": visible.sinks, "positions": "in the window"}
+    if request.precision == "bf16":
         tokens_BT = torch.from_numpy(text.ids[None, : int(contexts[-1]) + 1]).to(device)
         losses = [
-            ref.pretrained.load(device, each).token_losses(tokens_BT) for each in ("fp32", "bf16")
+            ref.pretrained.load(device, each).seeing(visible).token_losses(tokens_BT)
+            for each in ("fp32", "bf16")
         ]
         found["bf16_difference"] = float((losses[1] - losses[0]).abs().mean())
     return found

@@ -164,7 +164,7 @@ def _source(subject: Subject) -> ReclSource:
 
 UNHASHED = ("out", "command", "device", "batch_size", "positions")
 """Fields of a request that change no number."""
-ADDED: Mapping[str, object] = {"precision": "fp32"}
+ADDED: Mapping[str, object] = {"precision": "fp32", "sinks": None}
 """Fields that came later, with the values that leave earlier hashes as they were."""
 
 

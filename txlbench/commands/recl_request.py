@@ -40,6 +40,7 @@ class ReclRequest:
         positions: [T], those of the loss files given, at which models are scored too.
         corpus, level, split, device, batch_size, attention_length, checkpoint: of models that are
             read for their losses; None for the model's own.
+        sinks: first keys of a window that queries see besides the nearest; of pretrained models.
         precision: fp32 or bf16, of pretrained models.
         out: the directory of results; default results/recl-<hash>.
         seed: random seed of the sign-flip test and the bootstrap.
@@ -58,6 +59,7 @@ class ReclRequest:
     device: str = "auto"
     batch_size: int | None = None
     attention_length: int | None = None
+    sinks: int | None = None
     checkpoint: str = "best"
     precision: str = "fp32"
     out: Path | None = None
@@ -69,6 +71,11 @@ class ReclRequest:
             raise UserError("--models: a group without a model", "name at least one")
         if not 0 < self.threshold < 1:  # NaN passes other comparisons
             raise UserError(f"--threshold {self.threshold}", "give a number between 0 and 1")
+        if self.sinks is not None and self.attention_length is None:
+            raise UserError(
+                f"--sinks {self.sinks}: every query sees the first tokens without it",
+                "give --attention-length too",
+            )
         given = self.contexts
         if given is not None and (not given or given[0] < 1 or sorted({*given}) != [*given]):
             raise UserError(

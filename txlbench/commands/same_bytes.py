@@ -130,7 +130,7 @@ def byte_passes(refs: Sequence[ModelRef], request: ReclRequest) -> list[BytePass
     tokens = {name: tokenized(text, each) for name, each in tokenizers.items()}
     contexts = request.contexts or DEFAULT_CONTEXTS
     units = choose_units(common_boundaries(list(tokens.values())), contexts, request.tokens)
-    shared = {
+    shared: dict[str, object] = {
         "text": text.digest,
         "tokenizers": sorted({each.fingerprint for each in tokenizers.values()}),
         "contexts": contexts,
@@ -138,6 +138,8 @@ def byte_passes(refs: Sequence[ModelRef], request: ReclRequest) -> list[BytePass
         "attention_length": request.attention_length,
         "precision": request.precision,
     }
+    if request.sinks is not None:
+        shared["sinks"] = request.sinks
     passes = []
     for ref in refs:
         _check_positions(ref, tokens[ref.reference], units)

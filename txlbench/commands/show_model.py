@@ -72,8 +72,10 @@ def _asks(ref: ModelRef) -> Iterator[str]:
     yield "eval, recl, generate" if ref.pretrained or known.tokens else "eval and recl on ids"
     limit = known.positions or known.longest_context
     yield "contexts without limit" if limit is None else f"contexts up to {limit:,}"
-    if known.attends:
+    if ref.pretrained is None and known.attends:
         yield "attention lengths"
+    if ref.pretrained is not None and ref.pretrained.takes_attention_length:
+        yield "attention lengths and sinks"
     if known.reads_in_segments:
         yield "reading in segments with memory"
     if ref.pretrained is not None:

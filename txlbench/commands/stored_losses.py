@@ -118,6 +118,8 @@ def _plans(references: Sequence[str], request: ReclRequest) -> dict[str, Plan]:
         for ref in [resolve(name, request.checkpoint)]
     }
     every = [ref for each in refs.values() for ref in each]
+    for ref in every:
+        _check_attention(ref, request)
     if not tokenizers_differ(every):
         return {name: [_pass(ref, request) for ref in refs.get(name, ())] for name in references}
     if OPTIMUM in references:
@@ -127,6 +129,23 @@ def _plans(references: Sequence[str], request: ReclRequest) -> dict[str, Plan]:
         )
     passes = {each.ref.reference: each for each in byte_passes(every, request)}
     return {name: [passes[ref.reference] for ref in refs[name]] for name in references}
+
+
+def _check_attention(ref: ModelRef, request: ReclRequest) -> None:
+    """Refuses (UserError) keys to see of a model that they cannot be chosen of."""
+    source = ref.pretrained
+    if request.sinks is not None and source is None:
+        raise UserError(
+            f"--sinks {request.sinks}: is of pretrained models, not of {ref.reference}",
+            "drop the option",
+        )
+    if request.attention_length is None or source is None or source.takes_attention_length:
+        return
+    raise UserError(
+        f"--attention-length: is not to be chosen of {ref.reference}: no mask decides what "
+        f"{source.architecture} sees",
+        "drop the option",
+    )
 
 
 def _pass(ref: ModelRef, request: ReclRequest) -> _Pass:
@@ -184,4 +203,6 @@ def _place(
     }
     if request.precision != "fp32":
         decides["precision"] = request.precision
+    if request.sinks is not None:
+        decides["sinks"] = request.sinks
     return ref.losses / f"{text.split}-{fingerprint(decides, 16)}.npz"

@@ -12,10 +12,9 @@ from txlbench.config.model import ModelConfig
 from txlbench.models.architectures.architecture import build_architecture
 from txlbench.models.architectures.cache_state import CacheState
 from txlbench.models.interface import LanguageModel, Observer, autocast_dtype
+from txlbench.models.layer_masks import layer_masks
 from txlbench.models.mask import mask_reset, mask_TS
 from txlbench.models.softmax import at_least_float32
-
-SLIDING, FULL = "sliding_attention", "full_attention"
 
 
 class ArchitectureModel(LanguageModel):
@@ -73,23 +72,14 @@ class ArchitectureModel(LanguageModel):
         return output.logits, state.advanced(cache, queries) if carries else state
 
     def _masks(self, tokens_BT: Tensor, state: CacheState) -> Any:
-        """What each query may see: one mask, or one for each type of layer where there are several.
-
-        A layer with a sliding window sees that many keys at most.
-        """
-        config = self.module.config.get_text_config(decoder=True)
-        types = set(getattr(config, "layer_types", None) or ())
-        window = getattr(config, "sliding_window", None)
-        if not types:
-            types = {SLIDING if window else FULL}
-        lengths = {
-            kind: _shorter(state.span.attention_length, window if kind == SLIDING else None)
-            for kind in types
-        }
+        """What each query may see in each type of layer."""
         weight = next(self.parameters())
         like = weight.new_empty((), dtype=autocast_dtype(weight))
-        masks = {kind: _mask(tokens_BT, state, length, like) for kind, length in lengths.items()}
-        return masks if len(masks) > 1 else next(iter(masks.values()))
+        length = state.span.attention_length
+        return layer_masks(
+            self.module.config,
+            lambda window: _mask(tokens_BT, state, _shorter(length, window), like),
+        )
 
     def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
         """Losses [B, T] in nats of what `forward` gave: logits [B, T, V]."""

@@ -16,8 +16,9 @@ from txlbench.config.run_config import RunConfig
 from txlbench.config.train import TrainConfig
 from txlbench.errors import UserError
 from txlbench.models.architectures.architecture import architecture_sizes
-from txlbench.models.architectures.architecture_model import FULL, SLIDING, ArchitectureModel
+from txlbench.models.architectures.architecture_model import ArchitectureModel
 from txlbench.models.architectures.cache_state import KEYS
+from txlbench.models.layer_masks import FULL, SLIDING
 
 SEGMENT = 5
 SEGMENTS = 4

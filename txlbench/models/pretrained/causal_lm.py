@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from txlbench.errors import UserError
 from txlbench.models.interface import DTYPE_NAMES
+from txlbench.models.pretrained.visible_keys import VisibleKeys
 
 LOGITS = {"cpu": 2**25, "cuda": 2**29}
 """Logits computed at once by type of device: the largest tensor of a large vocabulary."""
@@ -24,6 +25,8 @@ TOKENS = {"cpu": 2**10, "cuda": 2**15}
 """Tokens read at once, on a CPU for each thread."""
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 1.0}
 """Nats by which a loss may change when the window is cut to its context: rounding of products."""
+LEAK = 1e-3
+"""Logits by which a hidden token may change what follows; masked keys add exact zeros."""
 CACHES = ("cache", "past_key_values", "cache_params")
 """Names that versions and architectures of transformers give to what is remembered."""
 
@@ -37,15 +40,21 @@ class CausalModel:
         bos: the id that begins every window and does not count as context; None without one.
         columns: places in a window whose losses are computed, ascending; the others are NaN.
             None for all.
+        visible: the keys that each query sees; None for all before it.
     """
 
     network: Any
     bos: int | None = None
     columns: NDArray[np.int64] | None = None
+    visible: VisibleKeys | None = None
 
     def at(self, columns: NDArray[np.int64]) -> "CausalModel":
         """The same model that computes the losses at `columns` only."""
         return replace(self, columns=columns)
+
+    def seeing(self, visible: VisibleKeys | None) -> "CausalModel":
+        """The same model whose queries see the keys `visible` only."""
+        return replace(self, visible=visible)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -88,12 +97,11 @@ class CausalModel:
         if self.bos is not None:
             first_B1 = inputs_BT.new_full((len(inputs_BT), 1), self.bos)
             inputs_BT, places_C = torch.cat([first_B1, inputs_BT], dim=1), places_C + 1
+        options = {} if self.visible is None else self.visible.inputs(self.network, inputs_BT)
         if self.picks_logits:
-            given = self.network(input_ids=inputs_BT, use_cache=False, logits_to_keep=places_C)
-            logits_BCV: Tensor = given.logits
-            return logits_BCV
-        every_BTV: Tensor = self.network(input_ids=inputs_BT, use_cache=False).logits
-        return every_BTV[:, places_C]
+            options = {**options, "logits_to_keep": places_C}
+        found: Tensor = self.network(input_ids=inputs_BT, use_cache=False, **options).logits
+        return found if self.picks_logits else found[:, places_C]
 
     @torch.no_grad()
     def next_logits(self, tokens_BT: Tensor) -> Tensor:
@@ -145,6 +153,28 @@ class CausalModel:
             )
         return difference
 
+    @torch.no_grad()
+    def check_visible_keys(self, tokens_T: Tensor, reference: str) -> None:
+        """Refuses (UserError) a model in which a mask does not decide what queries see.
+
+        With a mask of all keys its losses must be those without one, and a query that sees itself
+        alone must know nothing of the tokens before, which every layer could tell it.
+        """
+        others_T = torch.where(tokens_T == 0, 1, 0)
+        others_T[-1] = tokens_T[-1]
+        usual_BT = self.seeing(None).token_losses(tokens_T[None])
+        try:
+            every_BT = self.seeing(VisibleKeys(len(tokens_T))).token_losses(tokens_T[None])
+            alone = self.seeing(VisibleKeys(1)).next_logits(torch.stack([tokens_T, others_T]))
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+            first = next(iter(str(error).splitlines()), "")[:100]
+            raise _no_attention_length(reference, f"it takes no mask ({first})") from error
+        scored_BT = ~usual_BT.isnan()
+        if not (every_BT - usual_BT)[scored_BT].abs().max() <= TOLERANCE[self.dtype]:
+            raise _no_attention_length(reference, "a mask of all keys changes its losses")
+        if not (alone[0] - alone[1]).abs().max() <= LEAK:
+            raise _no_attention_length(reference, "queries see tokens that the mask hides")
+
     @torch.inference_mode()
     def generate(
         self,
@@ -175,3 +205,9 @@ class CausalModel:
             pad_token_id=0,
         )
         return found_BT[0, prompt_BT.shape[1] :].tolist()
+
+
+def _no_attention_length(reference: str, why: str) -> UserError:
+    return UserError(
+        f"--attention-length: is not to be chosen of {reference}: {why}", "drop the option"
+    )

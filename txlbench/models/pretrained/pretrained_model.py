@@ -100,6 +100,15 @@ class PretrainedModel:
         return has_heads and kinds <= {"full_attention", "sliding_attention"}
 
     @property
+    def takes_attention_length(self) -> bool:
+        """Whether a mask can decide what queries see; read before the weights, checked with them.
+
+        The ALiBi of BLOOM and Falcon is computed from a mask of padding, and takes no other.
+        """
+        alibi = self.architecture == "bloom" or getattr(self._text_config, "alibi", False)
+        return self.attends and not alibi
+
+    @property
     def depth(self) -> int:
         """Number of layers."""
         return int(self._text_config.num_hidden_layers)
