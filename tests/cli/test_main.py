@@ -227,7 +227,7 @@ def test_an_interrupt_exits_with_130(typed, monkeypatch):
     def interrupted(request):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("txlbench.runs.plan.open_experiment", interrupted)
+    monkeypatch.setattr("txlbench.cli.plan.open_experiment", interrupted)
     write_spec()
     status, _, errors = typed("ablate", "spec.yaml", "--dry-run")
     assert status == 130
@@ -248,7 +248,7 @@ def test_schema_explains_every_key_of_an_experiment_file(typed):
     lines = output.splitlines()
     assert status == 0
     assert "train.mem_len: whole number >= 0 or null; default null" in lines
-    assert 'model.kind: transformer | lstm | qrnn; default "transformer"' in lines
+    assert 'model.kind: transformer | lstm | qrnn | hf; default "transformer"' in lines
     assert lines[lines.index("corpus.name: text; required") + 1].startswith("    the catalogue's")
     keys = {line.partition(":")[0] for line in lines if not line.startswith(" ")}
     sections = {name: field.annotation for name, field in RunConfig.model_fields.items()}

@@ -33,6 +33,7 @@ def typed(models, tmp_path, monkeypatch, capfd):
     """Types a command in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("TXLBENCH_DATA", str(tmp_path / "data"))  # losses of earlier calls lie there
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["txlbench", *map(str, arguments)])

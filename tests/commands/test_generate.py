@@ -44,7 +44,7 @@ def test_memory_is_as_trained_unless_asked_for_and_a_segment_where_there_was_non
 def test_positions_that_restart_have_no_memory():
     settings = {"model.encoding": "absolute", "train.recurrence": False}
     assert generate_text(wish(settings)).mem_len is None
-    with pytest.raises(UserError, match="positions of absolute restart"):
+    with pytest.raises(UserError, match="absolute starts anew at every segment"):
         generate_text(wish(settings, mem_len=3))
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 @verb(
     "eval",
-    "txlbench eval quick/Transformer-XL",
     "txlbench eval quick/Transformer-XL --attention-lengths 16,32 --format json",
     "txlbench eval quick/Transformer-XL --corpus my-text.txt --losses losses.npz",
     "txlbench eval quick/Transformer-XL --protocol ours,stride:16,lm-eval,llama.cpp,hf-guide",

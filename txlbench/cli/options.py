@@ -199,6 +199,8 @@ class NumberList(click.ParamType):  # type: ignore[type-arg]  # generic in newer
             return value
         try:
             numbers = self._numbers(value)
+        except click.BadParameter as error:
+            self.fail(error.message, param, ctx)
         except (ValueError, OverflowError):
             forms = " or FIRST:LAST:STEP" if self._ranges else ""
             self.fail(f"{value!r} is not a list of numbers A,B,...{forms}", param, ctx)
@@ -215,7 +217,7 @@ class NumberList(click.ParamType):  # type: ignore[type-arg]  # generic in newer
         first, last, step = map(int, text.split(":"))
         spread = range(first, last + 1, step) if step > 0 else range(0)
         if len(spread) > MOST_NUMBERS:
-            raise click.UsageError(
+            raise click.BadParameter(
                 f"{text!r} has {len(spread):,} numbers, at most {MOST_NUMBERS:,} are taken; "
                 "raise STEP"
             )

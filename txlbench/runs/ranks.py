@@ -90,8 +90,12 @@ def _lifeline(stop: threading.Event, save: threading.Event) -> Iterator[None]:
 
 
 def _how_it_ended(run: RunDirectory, ends: dict[int, int]) -> str:
-    """Which rank was lost, from the exit status of those that did not end well."""
-    rank, code = min(ends.items(), key=lambda each: (each[1] >= 0, each[0]))
+    """Which rank was lost, from the exit status of those that did not end well.
+
+    The launcher ends the others by SIGTERM, so that a rank with another signal was the first.
+    """
+    term = -signal.SIGTERM
+    rank, code = min(ends.items(), key=lambda each: (each[1] >= 0, each[1] == term, each[0]))
     how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
     hint = ""
     if code == -signal.SIGKILL:  # by a person, or by a system that had no memory left
