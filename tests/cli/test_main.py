@@ -151,6 +151,9 @@ BAD = {
     "--only without a match": (spec(), (*CALL, "--only", "z*"), ["--only z*", "'trial'"]),
     "--jobs 0": (spec(), (*CALL, "--jobs", "0"), ["--jobs", "0", "--help"]),
     "--format of another kind": (spec(), (*CALL, "--format", "xml"), ["--format", "xml", "json"]),
+    "--utilisation nan": (
+        spec(), (*CALL, "--accelerator", "a100", "--utilisation", "nan"), ["--utilisation", "nan"],
+    ),
     "unknown device": (spec(), ("ablate", "spec.yaml", "--device", "tpu"), ["tpu", "cuda:N"]),
     "device that is not there": (
         spec(), ("ablate", "spec.yaml", "--device", "cuda:99"), ["--device cuda:99", "use auto"],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from txlbench.cli.options import (
+    NumberRange,
     count_option,
     device_option,
     format_option,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--utilisation",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=NumberRange(0, 1, min_open=True),
     default=UTILISATION,
     show_default=True,
     help="Share of an accelerator's peak rate that is reached.",

@@ -8,6 +8,7 @@ import click
 
 from txlbench.cli.options import (
     LENGTHS,
+    NumberRange,
     checkpoint_option,
     corpus_option,
     count_option,
@@ -225,7 +226,7 @@ def _sentence(result: "EvalResult") -> str:
 @count_option("--top-k", 40, "Samples from the K most likely tokens; 0 means from all.", 0)
 @click.option(
     "--temperature",
-    type=click.FloatRange(min=1e-6, max=1e6),
+    type=NumberRange(min=1e-6, max=1e6),
     default=1.0,
     show_default=True,
     help="Divides the logits before sampling.",

@@ -1,5 +1,6 @@
 """Options that several verbs share, lists of numbers as values, and help that ends in examples."""
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -167,6 +168,18 @@ def count_option(
         show_default=default is not None,
         help=text,
     )
+
+
+class NumberRange(click.FloatRange):
+    """A number between bounds, which nan passes in click's own range: it compares as neither."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
 
 
 class NumberList(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only

@@ -7,6 +7,7 @@ import click
 
 from txlbench.cli.options import (
     CONTEXTS,
+    NumberRange,
     checkpoint_option,
     corpus_option,
     count_option,
@@ -43,7 +44,7 @@ from txlbench.cli.options import (
 @shares_option
 @click.option(
     "--threshold",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=NumberRange(0, 1, min_open=True, max_open=True),
     default=0.01,
     show_default=True,
     help="Relative gain below which a longer context counts as useless.",
