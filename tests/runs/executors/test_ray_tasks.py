@@ -373,3 +373,12 @@ def test_what_no_node_has_is_told(nodes):
     assert run.directory.attempts == 0
     with pytest.raises(UserError, match="gpus=1: not with --device cpu"):
         nodes.ablate(resources=["gpus=1"])
+
+
+def test_what_this_machine_lacks_is_told_without_what_it_has(monkeypatch):
+    node = {"Alive": True, "Resources": {"CPU": 2.0}}
+    monkeypatch.setattr(ray_tasks.ray, "nodes", lambda: [node])
+    options = {"num_cpus": 1, "num_gpus": 3, "resources": {}}
+    with pytest.raises(UserError) as refused:
+        ray_tasks._check_room(options, True, print)
+    assert str(refused.value).startswith("--resource: this machine lacks GPU 3 (it has 0); ")

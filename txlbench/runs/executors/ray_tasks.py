@@ -182,9 +182,12 @@ def _check_room(options: Mapping[str, Any], is_own: bool, warn: Callable[[str], 
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if any(all(node.get(key, 0) >= value for key, value in wanted.items()) for node in nodes):
         return
-    said = ", ".join(f"{key} {value:g}" for key, value in wanted.items() if value)
     if is_own:
+        (here,) = nodes
+        lacking = {key: value for key, value in wanted.items() if here.get(key, 0) < value}
+        said = ", ".join(f"{key} {v:g} (it has {here.get(key, 0):g})" for key, v in lacking.items())
         raise UserError(f"--resource: this machine lacks {said}", "ask for less of it")
+    said = ", ".join(f"{key} {value:g}" for key, value in wanted.items() if value)
     warn(f"no node of the Ray cluster has {said}; runs wait until one joins that does")
 
 
