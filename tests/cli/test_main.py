@@ -154,6 +154,12 @@ BAD = {
     "--utilisation nan": (
         spec(), (*CALL, "--accelerator", "a100", "--utilisation", "nan"), ["--utilisation", "nan"],
     ),
+    "--resource gpus without a GPU": (
+        spec(),
+        ("ablate", "spec.yaml", "--launcher", "slurm", "--resource", "cluster=local",
+         "--resource", "gpus=99"),
+        ["gpus=99", "CUDA devices"],
+    ),
     "unknown device": (spec(), ("ablate", "spec.yaml", "--device", "tpu"), ["tpu", "cuda:N"]),
     "device that is not there": (
         spec(), ("ablate", "spec.yaml", "--device", "cuda:99"), ["--device cuda:99", "use auto"],

@@ -32,6 +32,24 @@ def test_where_nothing_can_be_submitted_it_is_said_in_one_line(monkeypatch):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("resource", "remedy"),
+    [
+        ("signal_delay_s=soon", "as signal_delay_s=90"),
+        ("nodes=0", "as nodes=1"),
+        ("job-name=mine", "leave it out"),
+        ("array=1-4", "--jobs N"),
+        ("array_parallelism=2", "--jobs N"),
+        ("additional_parameters=x", "leave it out"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_anything_is_submitted(resource, remedy):
+    with pytest.raises(UserError) as refused:
+        SlurmExecutor(request(LOCAL, resource), 1)
+    assert str(refused.value).startswith(f"--resource {resource}: ")
+    assert remedy in str(refused.value)
+
+
 def test_resources_become_options_of_sbatch(tmp_path):
     asked = request("cpus=8", "gpus=1", "memory=32GiB", "partition=gpu", "time=24:00:00", "nice=5")
     options = _options(asked.launch, 8, "cuda", 4)

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import submitit
+import torch
 
 from txlbench.errors import UserError
+from txlbench.machine import choose_devices
 from txlbench.records.claim import holder, is_claimed
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import Failure, RunState
@@ -39,6 +41,20 @@ STOP_POLL_SECONDS = 0.5
 LARGEST_ARRAY = 1000
 """Slurm's default limit of an array."""
 LOCAL_MINUTES = 10**5
+NUMBERS = {"signal_delay_s": 0, "nodes": 1}
+"""Options that submitit wants as numbers, and the least of each."""
+OWN_OPTIONS = {
+    "array": "--jobs N limits how many run at a time",
+    "array_parallelism": "--jobs N limits how many run at a time",
+    "additional_parameters": "leave it out",
+    "error": "leave it out",
+    "job_name": "leave it out",
+    "map_count": "leave it out",
+    "output": "leave it out",
+    "stderr_to_stdout": "leave it out",
+    "use_srun": "leave it out",
+}
+"""What jobs are found by or written with, and what to do instead of setting it."""
 REFUSALS = (
     submitit.core.utils.FailedSubmissionError,
     submitit.core.utils.FailedJobError,
@@ -82,7 +98,7 @@ class SlurmExecutor(Executor):
         todo: runs that are to be done.
 
     Raises:
-        UserError: if this machine cannot submit jobs.
+        UserError: if this machine cannot submit jobs, or an option is no use.
     """
 
     def __init__(self, request: Request, todo: int) -> None:
@@ -98,6 +114,9 @@ class SlurmExecutor(Executor):
                 "--launcher slurm: this machine has no sbatch",
                 "call it on a machine that submits jobs, or use --launcher process",
             )
+        _check_options(request.launch)
+        if self._is_local:
+            _check_gpus(request)
         self._new: list[Job] = []
         self._submitted: dict[str, Job] = {}
         self._queued: set[str] = set()
@@ -208,6 +227,28 @@ def _end_outside(job: Job, name: str) -> RunState:
     return state
 
 
+def _check_options(launch: Launch) -> None:
+    """Refuses options that would break the batch file, or how jobs are found again."""
+    for key, value in launch.others.items():
+        name = key.replace("-", "_")
+        if name in OWN_OPTIONS:
+            problem = f"--resource {key}={value}: set by txlbench itself"
+            raise UserError(problem, OWN_OPTIONS[name])
+        least = NUMBERS.get(name)
+        if least is not None and not (value.isdecimal() and int(value) >= least):
+            problem = f"--resource {key}={value}: not a whole number from {least} on"
+            raise UserError(problem, f"as {key}={least or 90}")
+
+
+def _check_gpus(request: Request) -> None:
+    """Refuses GPUs of this machine that it lacks."""
+    asked, count = request.launch.gpus or 0, torch.cuda.device_count()
+    if asked > count:
+        problem = f"--resource gpus={asked}: this machine has {count} CUDA devices"
+        raise UserError(problem, "leave it out, or cluster=local")
+    choose_devices(request.device, 1, 1)
+
+
 def _options(launch: Launch, threads: int, device: str, limit: int) -> dict[str, Any]:
     """What submitit writes into the batch file."""
     known = submitit.SlurmExecutor._valid_parameters()
@@ -222,9 +263,7 @@ def _options(launch: Launch, threads: int, device: str, limit: int) -> dict[str,
         "wckey": None,
         **{key: value for key, value in given.items() if key in known},
     }
-    for key in ("signal_delay_s", "nodes"):
-        if key in own:
-            own[key] = int(own[key])
+    own |= {key: int(own[key]) for key in NUMBERS.keys() & own.keys()}
     if "setup" in own:
         own["setup"] = [own["setup"]]
     others = {key: value for key, value in given.items() if key not in known}
