@@ -9,7 +9,7 @@ import pytest
 import torch
 from tokenizers import normalizers
 
-from tests.models.pretrained.architectures import byte_tokenizer, save_model
+from tests.models.pretrained.architectures import byte_tokenizer, save_encoder, save_model
 from txlbench.cli.main import main
 from txlbench.data.download import data_root
 from txlbench.errors import ExitStatus
@@ -178,9 +178,36 @@ def cut_off(folder):
     path.write_bytes(path.read_bytes()[:1000])
 
 
+def with_other_sizes(folder):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "intermediate_size": 64}))
+
+
+def with_too_few_heads(folder):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_attention_heads": 3}))
+
+
+def without_a_number(folder):
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    weights["lm_head.weight"][3] = torch.nan
+    save_file(weights, path, metadata={"format": "pt"})
+
+
+def that_looks_ahead(folder):
+    save_encoder(folder)
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
+        (with_other_sizes, "such as model.layers.0.mlp.down_proj.weight: [32, 48] found, [32, 64]"),
+        (with_too_few_heads, "not a multiple of the number of attention heads (3)"),
+        (without_a_number, "its losses are no numbers (NaN)"),
+        (that_looks_ahead, "with what comes after the token"),
         (with_remote_code, "names code of its own, which is never run"),
         (with_pickle, "a pickle can run code"),
         (without_tokenizer, "no tokenizer"),
@@ -203,8 +230,31 @@ def test_a_model_that_cannot_be_had_is_one_line(damage, said, verb, typed, model
 
 
 @pytest.mark.parametrize(
+    "options",
+    [("eval", "--corpus", "TEXT", "--protocol", "lm-eval"), ("generate", "--prompt", "The ")],
+)
+def test_no_verb_takes_a_model_that_looks_ahead(options, typed, models, tmp_path):
+    folder = save_encoder(tmp_path / "bert")
+    options = [models / "text.txt" if each == "TEXT" else each for each in options]
+    status, output, errors = typed(*options, f"hf:{folder}")
+    assert (status, output, len(errors.splitlines())) == (ExitStatus.USAGE, "", 1), errors
+    assert "with what comes after the token" in errors
+
+
+def test_sampling_is_as_asked_whatever_the_folder_says(typed, models, tmp_path):
+    folder = copied(models, tmp_path)
+    asked = ("--prompt", "The ", "--tokens", 20, "--top-k", 1, "--format", "json")
+    _, plain, _ = typed("generate", f"hf:{folder}", *asked)
+    said = {"repetition_penalty": 9.0, "do_sample": False, "num_beams": 3, "eos_token_id": 257}
+    (folder / "generation_config.json").write_text(json.dumps(said))
+    status, output, errors = typed("generate", f"hf:{folder}", *asked)
+    assert (status, json.loads(output)["ids"]) == (0, json.loads(plain)["ids"]), errors
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("eval", "smollm"), "txlbench models list"),
         (
             ("recl", "--models", "LLAMA", "--contexts", "32:64:32"),
             "context 64 is beyond its positions",

@@ -240,6 +240,14 @@ def test_a_model_answers_lm_evals_other_questions(models):
         assert cut == answer.split(stop)[0]
 
 
+@pytest.mark.full
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_lm_evals_default_device_needs_no_gpu(models):
+    from txlbench.commands.lm_eval_model import LmEvalModel
+
+    assert LmEvalModel(models[1], device="cuda:0").eot_token_id >= 0
+
+
 def stream_of_text(model, text, begin=True):
     tokenizer = resolve(model).tokenizer()
     ids = tokenizer.encode(text)[0].tolist()

@@ -34,6 +34,7 @@ except ImportError:
     print("Error: lm-eval is not installed; pip install 'txlbench[lm-eval]'", file=sys.stderr)
     sys.exit(2)
 
+LM_EVAL_DEVICE = "cuda:0"
 LONGEST_ANSWER = 256
 """Tokens generated at most where a task does not say, as in lm-eval."""
 
@@ -64,7 +65,9 @@ class LmEvalModel(TemplateLM):  # type: ignore[misc]
         super().__init__()
         ref = resolve(model, checkpoint)
         self._tokenizer = ref.tokenizer()
-        self._device = own_device(device or "auto")
+        # What lm-eval's command line says by default, it takes for a wish where there is no GPU.
+        is_default = device == LM_EVAL_DEVICE and not torch.cuda.is_available()
+        self._device = own_device("auto" if is_default else device or "auto")
         self.max_length = int(max_length or default_window(ref))
         at_once = None if batch_size in (None, "auto") else int(str(batch_size))
         self._reader = ProtocolReader(ref.load(self._device), self._device, at_once)

@@ -10,7 +10,8 @@ from txlbench.records.run_directory import RunDirectory
 from txlbench.tracking.backlog import run_directory_of
 
 FORMS = (
-    "a run directory, EXPERIMENT/LABEL, EXPERIMENT/RUN-ID, runs:/ID, hf:DIR, torch:FILE, tf:PREFIX"
+    "a run directory, EXPERIMENT/LABEL, EXPERIMENT/RUN-ID, runs:/ID, hf:DIR, hf:NAME, gguf:FILE, "
+    "torch:FILE, tf:PREFIX, or a name of `txlbench models list`"
 )
 
 

@@ -6,6 +6,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
     AutoModelForCausalLM,
+    BertConfig,
     BloomConfig,
     CohereConfig,
     Gemma2Config,
@@ -72,6 +73,19 @@ def byte_tokenizer(bos: bool = False) -> PreTrainedTokenizerFast:
     if bos:
         made.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 256)])
     return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
+
+
+def save_encoder(folder: Path) -> Path:
+    """Saves a model that sees what comes later: BERT as it is."""
+    torch.manual_seed(1)
+    sizes = {key: SMALL[key] for key in SMALL if key != "num_key_value_heads"}
+    network = AutoModelForCausalLM.from_config(BertConfig(**sizes))
+    for weight in network.parameters():
+        if weight.dim() >= 2:
+            torch.nn.init.normal_(weight, 0, 0.3)
+    network.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return folder
 
 
 def save_model(kind: str, folder: Path, bos: bool = False, seed: int = 1, **changes) -> Path:

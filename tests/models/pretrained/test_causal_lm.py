@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from transformers import RobertaConfig, XLNetConfig
 
 from tests.models.pretrained.architectures import CONFIGS, SIZE, save_model
 from txlbench.errors import UserError
-from txlbench.models.pretrained.pretrained_model import open_folder
+from txlbench.models.pretrained.pretrained_model import PretrainedModel, open_folder
 
 CPU = torch.device("cpu")
 T = 25
@@ -115,3 +116,15 @@ def test_rope_that_grows_ends_at_its_original_length(tmp_path):
         save_model("llama", tmp_path, rope_parameters=rope, max_position_embeddings=16),
     )
     assert source.positions == 16
+
+
+@pytest.mark.parametrize(
+    ("config", "positions"),
+    [
+        (RobertaConfig(max_position_embeddings=66, pad_token_id=1, is_decoder=True), 64),
+        (XLNetConfig(), None),
+    ],
+)
+def test_positions_are_those_that_can_be_used(config, positions, tmp_path):
+    config.save_pretrained(tmp_path)
+    assert PretrainedModel("hf:it", tmp_path).positions == positions

@@ -12,6 +12,7 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
+from tests.models.pretrained.architectures import byte_tokenizer
 from txlbench.errors import UserError
 from txlbench.models.pretrained.text_tokenizer import load_tokenizer
 
@@ -115,3 +116,8 @@ def test_a_damaged_tokenizer_is_one_line(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(UserError, match="cannot be read"):
         load_tokenizer(tmp_path)
+
+
+def test_an_id_beyond_the_tokenizer_is_shown(tmp_path):
+    byte_tokenizer().save_pretrained(tmp_path)
+    assert load_tokenizer(tmp_path).decode([0, 9999]) == "!\ufffd"

@@ -6,6 +6,7 @@ their output matrix (Gemma 2, Cohere, Granite), and only where they count.
 """
 
 import inspect
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,7 +145,19 @@ class CausalModel:
 
     def check_one_pass(self, tokens_T: Tensor, reference: str) -> float:
         """Refuses (UserError) a model of which one window does not give all contexts."""
-        difference = self.one_pass_difference(tokens_T)
+        try:
+            difference = self.one_pass_difference(tokens_T)
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+            first = next(iter(str(error).strip().splitlines()), "")[:200]
+            raise UserError(
+                f"{reference}: transformers cannot run it ({type(error).__name__}: {first})",
+                "check its config.json",
+            ) from error
+        if math.isnan(difference):
+            raise UserError(
+                f"{reference}: its losses are no numbers (NaN)",
+                "its weights are damaged, get them again",
+            )
         if not difference <= TOLERANCE[self.dtype]:
             raise UserError(
                 f"{reference}: a loss changes by {difference:.2g} nats with what comes after the "

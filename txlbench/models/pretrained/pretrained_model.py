@@ -28,6 +28,11 @@ NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """A name on the hub: OWNER/NAME, or NAME of the oldest ones."""
 WANTED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 """What a model needs of its files on the hub."""
+PADDED = ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "xmod",
+          "data2vec-text")  # fmt: skip
+"""Architectures that number positions from the one after the padding token's."""
+PROBE = 16
+"""Tokens of the window that is tried before a model is used."""
 GROWING = ("dynamic", "longrope")
 """Kinds of RoPE whose frequencies depend on the length of the window beyond the original one."""
 
@@ -90,7 +95,9 @@ class PretrainedModel:
         if rope.get("rope_type") in GROWING:
             original = rope.get("original_max_position_embeddings")
             limit = original or getattr(config, "original_max_position_embeddings", None) or limit
-        return None if limit is None else int(limit)
+        if limit is None or int(limit) < 1:  # XLNet says -1
+            return None
+        return int(limit) - (config.pad_token_id + 1 if self.architecture in PADDED else 0)
 
     @property
     def attends(self) -> bool:
@@ -148,23 +155,37 @@ class PretrainedModel:
             precision: fp32 or bf16, the number format of weights and products.
 
         Raises:
-            UserError: if weights are damaged or missing.
+            UserError: if weights are damaged, missing or of other shapes, or the model looks ahead.
         """
         import torch
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, GenerationConfig
 
         from txlbench.models.pretrained.causal_lm import CausalModel
 
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-        options = {"dtype": dtype, "output_loading_info": True}
+        options = {"dtype": dtype, "output_loading_info": True, "ignore_mismatched_sizes": True}
         network, info = _loaded(self, AutoModelForCausalLM, **options)
+        if mismatched := sorted(info["mismatched_keys"]):
+            name, found, wanted = mismatched[0]
+            raise UserError(
+                f"{self.reference}: {len(mismatched)} of its weights have other shapes than "
+                f"{CONFIG} says, such as {name}: {list(found)} found, {list(wanted)} expected",
+                "get its files again",
+            )
         if missing := sorted(info["missing_keys"]):
             raise UserError(
                 f"{self.reference}: {len(missing)} of its weights are missing, such as "
                 f"{missing[0]}",
                 "get its files again",
             )
-        return CausalModel(network.to(device).eval(), self.tokenizer.bos)
+        # What the folder says of sampling, such as a repetition penalty, nobody asked for.
+        eos = getattr(network.generation_config, "eos_token_id", None)
+        network.generation_config = GenerationConfig(eos_token_id=eos)
+        model = CausalModel(network.to(device).eval(), self.tokenizer.bos)
+        length = max(1, min(PROBE, (self.positions or PROBE) - (model.bos is not None)))
+        tokens_T = torch.arange(length + 1, device=device) % self.vocabulary_size
+        model.check_one_pass(tokens_T, self.reference)
+        return model
 
     def save(self, folder: Path) -> None:
         """Writes it as a folder of safetensors in fp32, with its tokenizer."""
@@ -279,9 +300,11 @@ def _loaded(source: PretrainedModel, loader: Any, **options: Any) -> Any:
                 source.folder, trust_remote_code=False, local_files_only=True, **options
             )
     except ImportError as error:
-        raise UserError(f"{source.reference}: {error}", "pip install 'txlbench[hf]'") from error
+        raise UserError(
+            f"{source.reference}: {error}", "install it, or pip install 'txlbench[hf]'"
+        ) from error
     except Exception as error:  # transformers raises every kind
-        first = next(iter(str(error).strip().splitlines()), "")[:200]
+        first = " ".join(str(error).split())[:200]
         raise UserError(
             f"{source.reference}: transformers cannot read it ({type(error).__name__}: {first})",
             "check its files, or save it anew with save_pretrained",

@@ -18,6 +18,8 @@ FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "voc
 SPACE = "\u2581"
 """Stands for a space in the tokens of SentencePiece."""
 BYTE = re.compile("<0x([0-9A-F]{2})>")
+UNKNOWN = "\ufffd".encode()
+"""Stands for a token that has no text."""
 
 
 class TextTokenizer:
@@ -67,8 +69,13 @@ class TextTokenizer:
         return ids, ends
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; bytes that are not UTF-8 come out as U+FFFD."""
-        return b"".join(self.pieces[int(number)] for number in ids).decode(errors="replace")
+        """The text of `ids`; bytes that are not UTF-8 come out as U+FFFD.
+
+        So does an id beyond the tokenizer's, as models predict whose matrix is padded.
+        """
+        pieces = self.pieces
+        found = (pieces[int(each)] if each < len(pieces) else UNKNOWN for each in ids)
+        return b"".join(found).decode(errors="replace")
 
     def save(self, folder: Path) -> None:
         """Writes the tokenizer's files into `folder`."""
