@@ -382,3 +382,12 @@ def test_what_this_machine_lacks_is_told_without_what_it_has(monkeypatch):
     with pytest.raises(UserError) as refused:
         ray_tasks._check_room(options, True, print)
     assert str(refused.value).startswith("--resource: this machine lacks GPU 3 (it has 0); ")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "127.0.0.1:99999"])
+def test_an_address_where_nothing_listens_is_told_at_once(address):
+    began = time.monotonic()
+    with pytest.raises(UserError) as refused:
+        ray_tasks._connect(address)
+    assert str(refused.value).startswith(f"--address {address}: no Ray cluster there (")
+    assert time.monotonic() - began < 5

@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import signal
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,6 +48,7 @@ from txlbench.runs.worker_process import GRACE_SECONDS
 
 CONTACT_SECONDS = 20.0
 """A node that hears nothing for so long stops its run. Ray takes longer to give a node up."""
+ANSWER_SECONDS = 10.0
 MOST_LOSSES = 3
 """How often in a row a run may lose its node without getting any farther."""
 STARTING = {
@@ -82,6 +84,7 @@ def open_ray(
 
 def _connect(address: str | None) -> bool:
     """Connects; whether a cluster was started for that."""
+    _check_answers(address)
     for name, value in STARTING.items():
         os.environ.setdefault(name, value)
     handlers = {number: signal.getsignal(number) for number in STOPPING}
@@ -93,16 +96,30 @@ def _connect(address: str | None) -> bool:
                 return False
             except (ConnectionError, ValueError, RuntimeError) as error:
                 if address is not None:
-                    said = str(error).splitlines()[0]
-                    raise UserError(
-                        f"--address {address}: no Ray cluster there ({said})",
-                        "give the address that `ray start` printed, or none for a local one",
-                    ) from error
+                    raise _no_cluster(address, error) from error
         ray.init(address="local", num_cpus=cores(), include_dashboard=False, **quiet)
         return True
     finally:
         for number, handler in handlers.items():  # Ray sets its own
             signal.signal(number, handler)
+
+
+def _check_answers(address: str | None) -> None:
+    """Refuses HOST:PORT where nothing listens, which Ray itself tries for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, error) from error
+
+
+def _no_cluster(address: str | None, error: Exception) -> UserError:
+    return UserError(
+        f"--address {address}: no Ray cluster there ({_line(error)})",
+        "give the address that `ray start` printed, or none for a local one",
+    )
 
 
 @dataclass(frozen=True)
