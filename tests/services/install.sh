@@ -2,7 +2,7 @@
 # Installs what tests/services needs from Debian's packages; their daemons are started by the tests.
 set -euo pipefail
 packages=(slurm-wlm munge)
-if command -v sbatch slurmctld slurmd munged > /dev/null; then
+if type sbatch slurmctld slurmd munged > /dev/null 2>&1; then
   exit 0
 fi
 if ! command -v apt-get > /dev/null; then
