@@ -173,6 +173,11 @@ def without_a_weight(folder):
     save_file(weights, path, metadata={"format": "pt"})
 
 
+def with_layers_beyond(folder):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_hidden_layers": 1}))
+
+
 def cut_off(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
@@ -213,6 +218,7 @@ def that_looks_ahead(folder):
         (without_tokenizer, "no tokenizer"),
         (with_lossy_tokenizer, "does not give the text back"),
         (without_a_weight, "1 of its weights are missing, such as model.norm.weight"),
+        (with_layers_beyond, "layers that config.json does not have, such as model.layers.1."),
         (cut_off, "transformers cannot read it"),
     ],
 )

@@ -40,7 +40,11 @@ def show_plan(
         from txlbench.runs.speed_probe import probe_plan
 
         devices = choose_devices(
-            request.device, request.jobs, len(experiment.runs()), request.threads
+            request.device,
+            request.jobs,
+            len(experiment.runs()),
+            request.threads,
+            processes=max(run.config.train.devices for run in plan),
         )
         measured, jobs = probe_plan(plan, devices, _say), devices.jobs
     described = describe_plan(plan, stale, accelerators, utilisation, measured, jobs)

@@ -79,6 +79,7 @@ def test_bos_is_told_apart_where_the_tokenizer_adds_it(tmp_path):
     tokenizer = saved(made, tmp_path / "with", bos_token="<s>")
     assert tokenizer.bos == made.token_to_id("<s>")
     assert tokenizer.bos not in tokenizer.encode(TEXT)[0]
+    assert saved(made, tmp_path / "named", cls_token="<s>").bos == tokenizer.bos
 
 
 def test_the_fingerprint_is_of_tokens_and_rules(tmp_path):

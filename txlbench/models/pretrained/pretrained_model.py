@@ -6,7 +6,7 @@ Weights are safetensors or GGUF, never a pickle, and no code that comes with the
 import contextlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -145,8 +145,9 @@ class PretrainedModel:
     @property
     def settings(self) -> list[Path]:
         """The files beside the weights that decide losses."""
-        names = (CONFIG, "tokenizer.json", "tokenizer_config.json", "tokenizer.model")
-        return [] if self.gguf else [f for f in map(self.folder.joinpath, names) if f.is_file()]
+        kinds = ("*.json", "*.txt", "*.model")
+        found = {file for kind in kinds for file in self.folder.glob(kind)}
+        return [] if self.gguf else sorted(file for file in found if file.name not in WEIGHTS)
 
     def load(self, device: "torch.device", precision: str = "fp32") -> "CausalModel":
         """The model in evaluation mode on `device`.
@@ -178,6 +179,12 @@ class PretrainedModel:
                 f"{missing[0]}",
                 "get its files again",
             )
+        if beyond := _beyond_layers(network, info["unexpected_keys"]):
+            raise UserError(
+                f"{self.reference}: weights of layers that {CONFIG} does not have, such as "
+                f"{beyond}",
+                "get its files again",
+            )
         # What the folder says of sampling, such as a repetition penalty, nobody asked for.
         eos = getattr(network.generation_config, "eos_token_id", None)
         network.generation_config = GenerationConfig(eos_token_id=eos)
@@ -197,6 +204,22 @@ class PretrainedModel:
         plain.load_state_dict(weights)
         plain.save_pretrained(folder)
         self.tokenizer.save(folder)
+
+
+def _beyond_layers(network: Any, unexpected: Iterable[str]) -> str | None:
+    """The first of the unused weights that belongs to a layer beyond the network's last one.
+
+    Others may be meant for something else, such as pictures, and are left alone.
+    """
+    from torch.nn import ModuleList
+
+    lists = {name: len(each) for name, each in network.named_modules() if type(each) is ModuleList}
+    for key in sorted(unexpected):
+        for name, length in lists.items():
+            number = key.removeprefix(f"{name}.").partition(".")[0]
+            if key.startswith(f"{name}.") and number.isdecimal() and int(number) >= length:
+                return key
+    return None
 
 
 def open_folder(reference: str, folder: Path) -> PretrainedModel:

@@ -159,10 +159,10 @@ def load_tokenizer(folder: Path, gguf: str | None = None) -> TextTokenizer:
 
 
 def _added_before(tokenizer: Any) -> int | None:
-    """The id of BOS if the tokenizer begins texts with it."""
-    first = tokenizer("a")["input_ids"][:1]
-    bos: int | None = tokenizer.bos_token_id
-    return bos if bos is not None and first == [bos] else None
+    """The id that the tokenizer begins texts with, whatever it calls it; None without one."""
+    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+    first, *rest = tokenizer("a")["input_ids"]
+    return int(first) if rest[: len(plain)] == plain else None
 
 
 def _byte_alphabet() -> dict[str, int]:
