@@ -233,7 +233,12 @@ REFUSED = {
     ),
     "attention length 0": (
         "evaluate: {attention_lengths: [0, 4]}",
-        "trial.yaml:3: evaluate.attention_lengths: attention lengths [0, 4] must be at least 1",
+        "trial.yaml:3: evaluate.attention_lengths: attention lengths [0, 4] must be at least 1 "
+        "and below 2^31",
+    ),
+    "an attention length beyond floats": (
+        f"evaluate: {{attention_lengths: [{10**309}]}}",
+        "trial.yaml:3: evaluate.attention_lengths: attention lengths * must be at least 1 *",
     ),
     "attention length 0 as memory": (
         "evaluate: {mem_len: 0}",

@@ -152,6 +152,14 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path):
         extract(path, {"a": tmp_path / "x"})
 
 
+@pytest.mark.parametrize("header", [b"\x1f\x8b\x08", b"\x1f\x8b\x08\x0c\x88\x8c\rk"])
+def test_a_gzip_header_that_is_cut_off_is_refused(tmp_path, header):
+    path = tmp_path / "some.tar.gz"
+    path.write_bytes(header)
+    with pytest.raises(UserError, match=r"some\.tar\.gz: no archive, or a damaged one"):
+        extract(path, {"a": tmp_path / "x"})
+
+
 def test_a_member_that_claims_another_size_than_it_has_is_refused(tmp_path):
     path = tmp_path / "some.zip"
     buffer = io.BytesIO()

@@ -46,7 +46,7 @@ CASES = {
 }
 EXACT, ROUNDED = 1e-9, 1e-6
 """Of what is computed in float64 throughout, and of losses, which are summed up in float32."""
-STRAIGHT = config(DROPOUT, log_interval=1, eval_interval=3, batch_chunk=2, **RESETS)
+STRAIGHT = config(DROPOUT, log_interval=1, eval_interval=3, batch_size=8, batch_chunk=2, **RESETS)
 
 
 class Noted:
@@ -108,7 +108,7 @@ def check_what_is_sent(world, folder):
 
 def check_trainings(world, folder):
     for name, (model, settings) in CASES.items():
-        run = config(model, log_interval=1, eval_interval=3, **settings)
+        run = config(model, log_interval=1, eval_interval=3, batch_size=8, **settings)
         (alone, expected, _, _), (shared, state, _, _) = trained(run, ALONE), trained(run, world)
         try:
             assert_same(alone, shared)

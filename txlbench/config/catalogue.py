@@ -114,8 +114,8 @@ STATEFUL_ARCHITECTURES = frozenset(
         *("bailing_hybrid", "bamba", "deepseek_v4", "falcon_h1", "falcon_mamba", "glm5_next"),
         *("granitemoehybrid", "jamba", "kimi_linear", "lara_mini", "lfm2", "lfm2_moe", "mamba"),
         *("mamba2", "minimax", "nemotron_h", "olmo_hybrid", "qwen3_5", "qwen3_5_moe"),
-        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp", "recurrent_gemma"),
-        *("rwkv", "xlstm", "zamba", "zamba2", "zaya"),
+        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp", "qwen4_exp_text"),
+        *("recurrent_gemma", "rwkv", "xlstm", "zamba", "zamba2", "zaya"),
     }
 )
 """Architectures of transformers that have a recurrent state, in all layers or in some (hybrids):

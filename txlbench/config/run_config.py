@@ -143,8 +143,8 @@ class EvaluateConfig(Section):
     @field_validator("attention_lengths")
     @classmethod
     def _positive(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
-        if any(length < 1 for length in lengths):
-            raise ValueError(f"attention lengths {list(lengths)} must be at least 1")
+        if any(not 1 <= length < 2**31 for length in lengths):
+            raise ValueError(f"attention lengths {list(lengths)} must be at least 1 and below 2^31")
         return tuple(sorted(set(lengths)))
 
 

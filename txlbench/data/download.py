@@ -267,7 +267,8 @@ def _copy(content: IO[bytes] | None, target: Path, size: int, archive: Path) -> 
 
 @contextmanager
 def _faults_as_user_errors(archive: Path) -> Iterator[None]:
-    damage = (EOFError, OSError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
+    # A gzip header that is cut off ends in tarfile's TypeError.
+    damage = (EOFError, OSError, TypeError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
     try:
         yield
     except damage as error:
