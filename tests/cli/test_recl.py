@@ -107,7 +107,7 @@ BAD = {
     "one context": (("--models", "a.npz", "--contexts", "100"), ["--contexts", "2"]),
     "endless contexts": (("--models", "a.npz", "--contexts", "1:9:0"), ["--contexts"]),
     "a billion contexts": (("--models", "a.npz", "--contexts", "1:1000000000:1"), ["--contexts"]),
-    "a NaN threshold": (("--models", "a.npz", "--threshold", "nan"), ["--threshold nan"]),
+    "a NaN threshold": (("--models", "a.npz", "--threshold", "nan"), ["--threshold", "nan"]),
     "a corpus of a file": (("--models", "a.npz", "--corpus", "x"), ["--corpus x", "loss files"]),
     "contexts of words": (("--models", "a.npz", "--contexts", "a:b:c"), ["FIRST:LAST:STEP"]),
 }  # fmt: skip
