@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.cli.trial import call, environment, start
-from tests.runs.trial import plan_of, prepared_job, snapshot, write_spec, write_text
+from tests.runs.trial import alive, plan_of, prepared_job, snapshot, write_spec, write_text
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.schema import RunState
 from txlbench.runs.train_run import execute
@@ -53,14 +53,6 @@ def offline(folder):
         TXLBENCH_DATA=str(folder / "data"),
         REACHED_OUT=str(folder / "reached-out.txt"),
     )
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def processes_of(folder):

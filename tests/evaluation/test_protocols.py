@@ -11,7 +11,7 @@ from txlbench.evaluation.protocols import (
     hf_guide_windows,
     llama_cpp_windows,
     lm_eval_windows,
-    score_windows,
+    score_protocol,
     sliding_windows,
 )
 
@@ -35,7 +35,9 @@ class Places:
 
 
 def score(windows, tokens=20, **options):
-    return score_windows(lambda contexts: (Places(), 2), np.arange(tokens), windows, CPU, **options)
+    return score_protocol(
+        lambda contexts: (Places(), 2), np.arange(tokens), windows, CPU, **options
+    )
 
 
 @pytest.mark.parametrize(("tokens", "window", "stride"), [(20, 6, 2), (20, 6, 6), (5, 6, 1)])
@@ -93,7 +95,7 @@ def test_the_first_token_of_windows_is_replaced():
             seen.extend(tokens_BT.tolist())
             return super().token_losses(tokens_BT)
 
-    score_windows(
+    score_protocol(
         lambda contexts: (Watching(), 2), np.arange(12), llama_cpp_windows(12, 4), CPU, first=99
     )
     assert seen == [[99, 1, 2, 3], [99, 5, 6, 7], [99, 9, 10, 11]]

@@ -1,6 +1,7 @@
 """A tiny experiment on a text of one's own, and a watcher that notes what it is told."""
 
 import json
+import os
 import random
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -89,6 +90,15 @@ def stopping_after(steps, error=None):
         return reached
 
     return should_stop
+
+
+def alive(pid):
+    """Whether there is a process of that number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def snapshot(folder):

@@ -5,7 +5,6 @@ repeats it: the suite's own training loop, evaluation, or windows of context los
 """
 
 import json
-import resource
 import statistics
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from txlbench.data.streams import Batch
 from txlbench.evaluation.context_losses import PartialLosses, context_losses
 from txlbench.evaluation.context_reading import read_windows
 from txlbench.evaluation.scoring import zero_memory
-from txlbench.machine import set_allocator
+from txlbench.machine import peak_memory, set_allocator
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.finding_schema import BenchTiming, Rate
@@ -172,7 +171,7 @@ def measure(workload: Workload, device: torch.device, rounds: int) -> BenchTimin
         tokens_per_second=Rate(median=median, min=rates[0], max=rates[-1]),
         matmul_gflops=gflops,
         matmul_share=share,
-        peak_memory_bytes=_peak_memory(device),
+        peak_memory_bytes=peak_memory(str(device)),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else None,
     )
 
@@ -208,14 +207,6 @@ def timed(repeat: Callable[[], object], device: torch.device) -> float:
 def _synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _peak_memory(device: torch.device) -> int:
-    """Bytes: of the device's tensors, or on a CPU of the whole process."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def main() -> None:

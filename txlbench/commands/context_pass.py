@@ -214,7 +214,7 @@ def _settings(
         "unit": text.units[0],
         "unk_share": round(text.unknown / len(text.ids), 4) if text.unknown else None,
         "dtype": _dtype(loaded.model),
-        **_of_pretrained(ref, text, contexts, device, request),
+        **_of_pretrained(loaded, text, contexts, device, request),
         "device": str(device),
     }
 
@@ -227,24 +227,25 @@ def _dtype(model: object) -> str | None:
 
 
 def _of_pretrained(
-    ref: ModelRef,
+    loaded: LoadedModel,
     text: ScoredText,
     contexts: NDArray[np.int64],
     device: torch.device,
     request: ReclRequest,
 ) -> dict[str, JsonValue]:
     """BOS and sinks of a pretrained model, and what bf16 changes: nats a token of one window."""
-    if ref.pretrained is None:
+    pretrained = loaded.ref.pretrained
+    if pretrained is None:
         return {}
-    found: dict[str, JsonValue] = {"bos": ref.pretrained.tokenizer.bos}
+    found: dict[str, JsonValue] = {"bos": pretrained.tokenizer.bos}
     visible = _visible(request)
     if visible is not None:
         found |= {"sinks": visible.sinks, "positions": "in the window"}
     if request.precision == "bf16":
         tokens_BT = torch.from_numpy(text.ids[None, : int(contexts[-1]) + 1]).to(device)
         losses = [
-            ref.pretrained.load(device, each).seeing(visible).token_losses(tokens_BT)
-            for each in ("fp32", "bf16")
+            model.seeing(visible).token_losses(tokens_BT)
+            for model in (pretrained.load(device), loaded.model)
         ]
         found["bf16_difference"] = float((losses[1] - losses[0]).abs().mean())
     return found

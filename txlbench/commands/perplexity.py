@@ -25,7 +25,7 @@ from txlbench.evaluation.protocols import (
     hf_guide_windows,
     llama_cpp_windows,
     lm_eval_windows,
-    score_windows,
+    score_protocol,
     sliding_windows,
 )
 from txlbench.machine import own_device
@@ -154,7 +154,7 @@ def rolling_loss(
     """
     stream = np.concatenate([[tokenizer.prefix], _with_bos(ids, tokenizer)])
     windows = lm_eval_windows(len(stream), window)
-    return score_windows(reader, stream, windows, reader.device)
+    return score_protocol(reader, stream, windows, reader.device)
 
 
 def _with_bos(ids: NDArray[np.int64], tokenizer: Tokenizer) -> NDArray[np.int64]:
@@ -297,7 +297,7 @@ class _Text:
     def _read(
         self, stream: NDArray[np.int64], windows: Iterator[ScoredWindow], first: int | None = None
     ) -> ProtocolScore:
-        return score_windows(self.reader, stream, windows, self.reader.device, first)
+        return score_protocol(self.reader, stream, windows, self.reader.device, first)
 
 
 def _of_the_row(request: EvalRequest) -> ProtocolResult:

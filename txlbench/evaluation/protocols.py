@@ -112,7 +112,7 @@ Reader = Callable[[NDArray[np.int64]], tuple[WindowModel, int]]
 
 
 @torch.no_grad()
-def score_windows(
+def score_protocol(
     reader: Reader,
     stream: NDArray[np.int64],
     windows: Iterator[ScoredWindow],

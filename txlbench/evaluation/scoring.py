@@ -1,7 +1,7 @@
 """Scores a split by one measurement: streams with memory, or sliding windows."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import Any
@@ -118,6 +118,28 @@ def shortest_length(
     return min(near, default=None)
 
 
+def in_order(
+    kept: Iterable[tuple[NDArray[Any], NDArray[Any]]], world: World = ALONE
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Losses of all processes and their positions in the split, by position.
+
+    Args:
+        kept: losses and positions, some at a time, that this process has read.
+    """
+    nothing = (np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64))
+    losses, positions = (
+        world.whole(torch.from_numpy(np.concatenate(parts))).numpy()
+        for parts in zip(nothing, *kept, strict=True)
+    )
+    order = np.argsort(positions)
+    return losses[order].astype(np.float32), positions[order].astype(np.int64)
+
+
+def side_by_side_rows(windows: Iterator[Segment], at_once: int) -> Iterator[tuple[Segment, ...]]:
+    """Windows in the order given, `at_once` in a row; the last row may be shorter."""
+    return iter(lambda: tuple(islice(windows, at_once)), ())
+
+
 WINDOW_TOKENS = 8192
 """Tokens of windows evaluated at once: they are independent, so this changes no number."""
 
@@ -214,7 +236,7 @@ def _slide(
     span = measurement.span
     windows = (segment for stream in plan for segment in stream_segments(stream, measurement))
     at_once = max(1, WINDOW_TOKENS // measurement.tgt_len)
-    all_rows = iter(lambda: tuple(islice(windows, at_once)), ())
+    all_rows = side_by_side_rows(windows, at_once)
     states: dict[int, Any] = {}  # by windows read at once: the last are fewer
     for row in islice(all_rows, world.rank, None, world.size):
         rows = len(row)
@@ -252,13 +274,7 @@ class _Reader:
     def in_order(self, world: World) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The kept losses of all processes and their positions in the split, by position."""
         assert self.kept is not None
-        nothing = (np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64))
-        losses, positions = (
-            world.whole(torch.from_numpy(np.concatenate(parts))).numpy()
-            for parts in zip(nothing, *self.kept, strict=True)
-        )
-        order = np.argsort(positions)
-        return losses[order].astype(np.float32), positions[order].astype(np.int64)
+        return in_order(self.kept, world)
 
     def _add(
         self,

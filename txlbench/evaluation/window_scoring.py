@@ -1,7 +1,5 @@
 """Scores a text with sliding windows of a model that gives losses of windows only."""
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ from txlbench.config.measurements import Measurement, check_length
 from txlbench.data.segments import Segment
 from txlbench.evaluation.context_losses import WindowModel, side_by_side
 from txlbench.evaluation.eval_streams import eval_streams, stream_segments
-from txlbench.evaluation.scoring import LossSum, Score
+from txlbench.evaluation.scoring import LossSum, Score, in_order, side_by_side_rows
 
 
 def score_windows(
@@ -42,11 +40,11 @@ def score_windows(
     def read(row: tuple[Segment, ...]) -> tuple[NDArray[Any], ...]:
         return _read(model, ids, row, device)
 
-    for values, columns, places in side_by_side(read, _rows(windows, at_once), device):
+    for values, columns, places in side_by_side(read, side_by_side_rows(windows, at_once), device):
         total.add(values, columns)
         if keep_losses:
             kept.append((values, places))
-    losses, positions = _in_order(kept) if keep_losses else (None, None)
+    losses, positions = in_order(kept) if keep_losses else (None, None)
     return Score(
         total.mean,
         total.tokens,
@@ -57,11 +55,6 @@ def score_windows(
         losses=losses,
         positions=positions,
     )
-
-
-def _rows(windows: Iterator[Segment], at_once: int) -> Iterator[tuple[Segment, ...]]:
-    while row := tuple(islice(windows, at_once)):
-        yield row
 
 
 @torch.no_grad()
@@ -80,12 +73,3 @@ def _read(
         scored[index, window.length - window.scored : window.length] = True
     rows, columns = np.nonzero(scored)
     return losses_BT[rows, columns], columns, starts[rows] + columns + 1
-
-
-def _in_order(
-    kept: list[tuple[NDArray[Any], NDArray[Any]]],
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Losses and their positions in the split, by position."""
-    losses, positions = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    order = np.argsort(positions)
-    return losses[order].astype(np.float32), positions[order].astype(np.int64)

@@ -22,7 +22,7 @@ from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
 from txlbench.data.streams import Streams
 from txlbench.evaluation.scoring import score
-from txlbench.machine import current_commit, processor
+from txlbench.machine import current_commit, peak_memory, processor
 from txlbench.models.architectures.architecture_model import ArchitectureModel
 from txlbench.models.architectures.probe import check_architecture
 from txlbench.models.factory import build_model
@@ -205,7 +205,7 @@ class TrainingRun:
             "time": time.time(),
             "seconds": self.seconds_before + seconds,
             "tokens_per_second": (progress.tokens - self.tokens_before) / seconds,
-            "memory_bytes": _peak_memory(self.device),
+            "memory_bytes": peak_memory(str(self.device)),
         }
 
     def _validate(self) -> float:
@@ -234,17 +234,6 @@ class TrainingRun:
             tokens_per_second=timing.tokens_per_second,
         )
         self.directory.write_summary(Summary(schema=Summary.SCHEMA, training=training))
-
-
-def _peak_memory(device: torch.device) -> int:
-    """Bytes of the device, or of the process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    import resource
-    import sys
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def execute(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.trial import plan_of, prepared_job, stopping_after, write_spec, write_text
+from tests.runs.trial import alive, plan_of, prepared_job, stopping_after, write_spec, write_text
 from txlbench.machine import Devices, cores
 from txlbench.records.schema import RunState
 from txlbench.runs.executors.process_pool import ProcessPool
@@ -19,14 +19,6 @@ SECONDS = 150
 
 def environment(**more):
     return {**os.environ, "PYTHONPATH": str(ROOT), **more}
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 class Scenario:
