@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from txlbench.commands.model_ref import ModelRef
+from txlbench.commands.texts import ScoredText
 from txlbench.config.base import Part
 from txlbench.config.catalogue import Level
 from txlbench.errors import UserError
@@ -102,6 +104,7 @@ class Subject:
         paper: such as {"recl_r0.1": 900}.
         title: what tables and figures call it.
         with_resets: losses of the same model trained with memory resets, where there is one.
+        ref, text: the model and the text it was scored on; None where a loss file was given.
     """
 
     reference: str
@@ -109,6 +112,8 @@ class Subject:
     paper: Mapping[str, float | str] = field(default_factory=dict)
     title: str = ""
     with_resets: LossFile | None = None
+    ref: ModelRef | None = None
+    text: ScoredText | None = None
 
     def is_same_model(self, other: "Subject") -> bool:
         """Whether both are one file, or equal losses of equal weights."""

@@ -160,7 +160,8 @@ def _subject(reference: str, plan: Plan, request: ReclRequest) -> Subject:
         return Subject(reference, optimum_losses(request))
     losses, *resets = [each.read() for each in plan]
     with_resets = resets[0] if resets else None
-    return Subject(reference, losses, plan[0].ref.paper, with_resets=with_resets)
+    ref, text = plan[0].ref, plan[0].text
+    return Subject(reference, losses, ref.paper, with_resets=with_resets, ref=ref, text=text)
 
 
 def optimum_losses(request: ReclRequest) -> LossFile:

@@ -3,7 +3,8 @@
 An .npz file that any program can write: `losses` [C, T] in nats, `contexts` [C] ascending and
 `positions` [T], the index of each predicted token in its split. Strings and numbers beside them
 say whose losses they are. Losses of several models may be compared where tokens, contexts and
-vocabulary are the same.
+vocabulary are the same. `ids` [N], `pieces` [V] and `counts` [V] may say what the tokens of the
+split are, what each id reads as, and how often training met it.
 
 Where models with several tokenizers were scored on the same bytes, a target is a unit of text of
 one or more tokens: `bytes` [T] are their lengths, and contexts and positions are in bytes too.
@@ -69,10 +70,15 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 ARRAYS = {"losses": (2, "f"), "contexts": (1, "iu"), "positions": (1, "iu")}
 """Name -> (dimensions, kinds of numbers)."""
+TEXT = {"ids": "iu", "pieces": "U", "counts": "iu"}
+"""Arrays of one dimension that need not be there, and their kinds."""
 STRINGS = ("name", "corpus", "split", "vocabulary", "model", "settings")
 LONGEST_STRING = 1 << 20
 """Bytes."""
 STRETCHES = 20
+TEXT_LAYOUT = (
+    "ids [N] are the tokens of the split, from 0; pieces [V] and counts [V] have one for each id"
+)
 LAYOUT = "a loss file holds losses [C, T] in nats, contexts [C] and positions [T]"
 
 
@@ -92,6 +98,7 @@ class LossFile:
         longest: the most predecessors the model can use; None without limit.
         path: where it was read from.
         bytes: [T], bytes of each target, if contexts and positions are in bytes; None in tokens.
+        text: `ids`, `pieces` and `counts`, those that the file has.
     """
 
     losses: NDArray[Any]
@@ -106,6 +113,7 @@ class LossFile:
     longest: int | None = None
     path: Path | None = None
     bytes: NDArray[Any] | None = None
+    text: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def nats(self) -> NDArray[np.float64]:
@@ -171,6 +179,7 @@ def read_loss_file(path: Path) -> LossFile:
             longest=longest,
             path=path,
             bytes=arrays.get("bytes"),
+            text=_text(path, arrays),
         )
     )
 
@@ -185,7 +194,7 @@ def write_loss_file(path: Path, file: LossFile) -> None:
         "settings": json.dumps(dict(file.settings), sort_keys=True),
     }
     texts = {name: getattr(file, name) for name in STRINGS if name != "settings"}
-    content |= {name: text for name, text in texts.items() if text is not None}
+    content |= {name: text for name, text in texts.items() if text is not None} | dict(file.text)
     if file.longest is not None:
         content["longest"] = np.int64(file.longest)
     if file.bytes is not None:
@@ -272,6 +281,27 @@ def _string(path: Path, name: str, array: NDArray[Any]) -> str:
     if array.dtype.kind != "U" or array.shape or array.dtype.itemsize > LONGEST_STRING:
         raise UserError(f"{path}: {name}: {_found(array)}", "give one short string")
     return str(array)
+
+
+def _text(path: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """What the file says of its text; UserError where ids and positions do not fit."""
+    found = {name: arrays[name] for name in TEXT if name in arrays}
+    for name, array in found.items():
+        if array.ndim != 1 or array.dtype.kind not in TEXT[name] or not array.size:
+            raise UserError(f"{path}: {name}: {_found(array)}", TEXT_LAYOUT)
+    if "ids" not in found:
+        return {}
+    ids = found["ids"]
+    if ids.min() < 0 or int(arrays["positions"].max(initial=0)) >= len(ids):
+        raise UserError(
+            f"{path}: ids: {len(ids):,} of them from {ids.min()}, and positions to "
+            f"{arrays['positions'].max():,}",
+            TEXT_LAYOUT,
+        )
+    for name in ("pieces", "counts"):
+        if name in found and len(found[name]) <= ids.max():
+            raise UserError(f"{path}: {name}: {len(found[name]):,} of them", TEXT_LAYOUT)
+    return found
 
 
 def _whole_number(path: Path, name: str, array: NDArray[Any]) -> int:

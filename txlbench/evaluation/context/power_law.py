@@ -1,0 +1,159 @@
+"""The power law of context, m(c) = (alpha / c)^beta + gamma (Xiong et al. 2024, Figure 1).
+
+The fit minimises the sum of squared residuals over the contexts, each of them counting alike. For
+a given beta it is linear in c^-beta, so only beta is searched: on a grid, and then where the
+derivative of the sum is 0. All resamples are fitted at once.
+
+A curve is refused that has fewer than `FEWEST` contexts or spans less than `SPAN` times its
+shortest, that does not fall (the interval of its gain includes 0), whose fit ends at the bounds of
+beta, or of which the fit explains less than `LEAST_R_SQUARED`: then no power law describes it, and
+an exponent would mean nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from txlbench.evaluation.context.resampling import LEAST_SHARE, interval
+from txlbench.records.context_schema import PowerLaw
+
+FEWEST = 5
+SPAN = 4
+LEAST_R_SQUARED = 0.98
+BOUNDS = (0.02, 4.0)
+GRID = 256
+HALVINGS = 60
+"""Of a grid cell, which narrow beta down to the spacing of floating-point numbers."""
+FARTHER = 4
+"""Times the longest context to which the fit is extrapolated."""
+
+
+class NoFitError(Exception):
+    """A curve is no power law, or cannot tell; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """Least-squares fits of K curves over C contexts: factor c^-beta + gamma.
+
+    Attributes:
+        beta, factor, gamma: [K]; NaN where the best beta is at a bound or the curve rises.
+    """
+
+    contexts: NDArray[np.float64]
+    beta: NDArray[np.float64]
+    factor: NDArray[np.float64]
+    gamma: NDArray[np.float64]
+
+    def at(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[K, C]: the fitted losses."""
+        curves: NDArray[np.float64] = np.exp(-np.outer(self.beta, np.log(contexts)))
+        return self.factor[:, None] * curves + self.gamma[:, None]
+
+    @property
+    def alpha(self) -> NDArray[np.float64]:
+        """[K]: factor^(1 / beta), a context in tokens."""
+        found: NDArray[np.float64] = np.exp(np.log(self.factor) / self.beta)
+        return found
+
+
+def fit_curves(contexts: Sequence[int], losses: NDArray[np.float64]) -> Fits:
+    """Fits each of the curves `losses` [K, C]."""
+    where = np.asarray(contexts, dtype=np.float64)
+    grid = np.geomspace(*BOUNDS, GRID)
+    sums = np.stack([_squares(where, losses, np.full(len(losses), beta)) for beta in grid])
+    best = sums.argmin(axis=0)
+    is_inside = (best > 0) & (best < GRID - 1)
+    inner = np.clip(best, 1, GRID - 2)
+    low, high = grid[inner - 1], grid[inner + 1]
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        is_left = _slope(where, losses, middle) < 0
+        low, high = np.where(is_left, middle, low), np.where(is_left, high, middle)
+    beta = (low + high) / 2
+    factor, gamma = _linear(where, losses, beta)
+    fails = ~is_inside | (factor <= 0)
+    beta, factor, gamma = (np.where(fails, np.nan, each) for each in (beta, factor, gamma))
+    return Fits(where, beta, factor, gamma)
+
+
+def _linear(
+    contexts: NDArray[np.float64], losses: NDArray[np.float64], beta: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Factor and gamma [K] of the best fits with exponents `beta` [K]."""
+    curves = np.exp(-np.outer(beta, np.log(contexts)))
+    centred = curves - curves.mean(axis=1, keepdims=True)
+    factor = np.einsum("kc,kc->k", centred, losses) / np.einsum("kc,kc->k", centred, centred)
+    return factor, losses.mean(axis=1) - factor * curves.mean(axis=1)
+
+
+def _residuals(
+    contexts: NDArray[np.float64], losses: NDArray[np.float64], beta: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Residuals of the best fits with exponents `beta` [K], and factor c^-beta: [K, C] each."""
+    factor, gamma = _linear(contexts, losses, beta)
+    curves = factor[:, None] * np.exp(-np.outer(beta, np.log(contexts)))
+    return losses - curves - gamma[:, None], curves
+
+
+def _squares(
+    contexts: NDArray[np.float64], losses: NDArray[np.float64], beta: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    residuals, _ = _residuals(contexts, losses, beta)
+    sums: NDArray[np.float64] = np.einsum("kc,kc->k", residuals, residuals)
+    return sums
+
+
+def _slope(
+    contexts: NDArray[np.float64], losses: NDArray[np.float64], beta: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Half the derivative of the sum of squares by beta.
+
+    At the best factor and gamma their derivatives are 0, so only c^-beta itself counts.
+    """
+    residuals, curves = _residuals(contexts, losses, beta)
+    found: NDArray[np.float64] = np.einsum("kc,kc,c->k", residuals, curves, np.log(contexts))
+    return found
+
+
+def power_law(model: str, contexts: Sequence[int], means: NDArray[np.float64]) -> PowerLaw:
+    """The fit of one curve with mean losses [C, 1 + N].
+
+    Raises:
+        NoFitError: as the module says.
+    """
+    if len(contexts) < FEWEST or contexts[-1] < SPAN * contexts[0]:
+        raise NoFitError(
+            f"{len(contexts)} contexts from {contexts[0]} to {contexts[-1]}, and a fit needs "
+            f"{FEWEST} over a factor of {SPAN}"
+        )
+    gain = interval(means[0] - means[-1])
+    if gain.value <= 0 or (gain.low is not None and not gain.is_resolved):
+        raise NoFitError("the loss does not fall from the first context to the last")
+    fits = fit_curves(contexts, means.T)
+    if np.isnan(fits.beta[0]):
+        raise NoFitError(f"the best exponent is outside {BOUNDS[0]:g} to {BOUNDS[1]:g}")
+    if np.isfinite(fits.beta).mean() < LEAST_SHARE:
+        share = float(np.isnan(fits.beta).mean())
+        raise NoFitError(f"the tokens do not resolve it: {share:.0%} of resamples have no fit")
+    residuals = means[:, 0] - fits.at(fits.contexts)[0]
+    deviations = means[:, 0] - means[:, 0].mean()
+    r_squared = 1 - float(residuals @ residuals / (deviations @ deviations))
+    if r_squared < LEAST_R_SQUARED:
+        largest = int(np.abs(residuals).argmax())
+        raise NoFitError(
+            f"the best fit explains {r_squared:.3f} of the curve, less than {LEAST_R_SQUARED:g}; "
+            f"it is off by {residuals[largest]:+.4f} nats at context {contexts[largest]}"
+        )
+    last, farther = fits.at(np.array([contexts[-1], FARTHER * contexts[-1]], np.float64)).T
+    return PowerLaw(
+        model=model,
+        alpha=interval(fits.alpha),
+        beta=interval(fits.beta),
+        gamma=interval(fits.gamma),
+        residuals=tuple(residuals.tolist()),
+        r_squared=r_squared,
+        four_times=interval(last - farther),
+    )
