@@ -6,7 +6,8 @@ import pytest
 
 from tests.reporting import recl_records, speed_records, test_truth
 from txlbench.errors import UserError
-from txlbench.records.finding_schema import FINDINGS, read_finding
+from txlbench.records.finding_files import FINDINGS
+from txlbench.records.finding_schema import read_finding
 from txlbench.reporting.figures.style import Palette
 from txlbench.reporting.findings import model_palette, report_finding
 

@@ -24,6 +24,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "prune": ("txlbench.cli.results:prune", "List what no result needs, and delete it."),
     "eval": ("txlbench.cli.models:evaluate", "Measure the loss of any model on any text."),
     "recl": ("txlbench.cli.recl:recl", "Measure how much context models really use (RECL)."),
+    "context": (
+        "txlbench.cli.recl:context",
+        "Say what losses by context tell, in words and figures.",
+    ),
     "truth": ("txlbench.cli.recl:truth", "Compare RECL with its true value on a made corpus."),
     "bench": ("txlbench.cli.speed:bench", "Time this machine: training, evaluation, generation."),
     "speed": ("txlbench.cli.speed:speed", "Time evaluation with a window and with cached state."),

@@ -1,7 +1,8 @@
-"""`txlbench recl`, the effective context length of models, and `truth`, the check on RECL."""
+"""`txlbench recl` and `context`, what context models use, and `truth`, the check on RECL."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -22,54 +23,69 @@ from txlbench.cli.options import (
     verb,
 )
 
+OptionT = TypeVar("OptionT", bound=Callable[..., Any])
+
+
+def group_options(function: OptionT) -> OptionT:
+    """The options of `recl` and `context`: models in groups, and how they are measured."""
+    options = (
+        click.option(
+            "--models",
+            "groups",
+            multiple=True,
+            required=True,
+            metavar="A,B,...",
+            help="One group of models or loss files (FILE.npz); repeat it for further groups.",
+        ),
+        click.option(
+            "--contexts",
+            type=CONTEXTS,
+            help="Context lengths in tokens.  [default: those of the loss files, else "
+            "100:1000:100]",
+        ),
+        shares_option,
+        click.option(
+            "--threshold",
+            type=NumberRange(0, 1, min_open=True, max_open=True),
+            default=0.01,
+            show_default=True,
+            help="Relative gain below which a longer context counts as useless.",
+        ),
+        count_option("--tokens", None, "Tokens to score.  [default: 10,000; all of a loss file]"),
+        corpus_option,
+        level_option,
+        split_option,
+        device_option,
+        count_option(
+            "--batch-size", None, "Windows read side by side.  [default: what fits the caches]"
+        ),
+        count_option(
+            "--attention-length",
+            None,
+            "Number of keys that each query sees, itself included.  [default: the whole context]",
+        ),
+        count_option(
+            "--sinks",
+            None,
+            "Number of the window's first keys that queries see besides; of pretrained models, "
+            "with --attention-length.",
+        ),
+        checkpoint_option,
+        precision_option,
+        seed_option,
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
 
 @verb(
     "recl",
     "txlbench recl --models quick/Transformer-XL --contexts 16:128:16 --tokens 500",
     "txlbench recl --models a.npz,b.npz --models c.npz --r 0.1,1.0",
 )
-@click.option(
-    "--models",
-    "groups",
-    multiple=True,
-    required=True,
-    metavar="A,B,...",
-    help="One group of models or loss files (FILE.npz); repeat it for further groups.",
-)
-@click.option(
-    "--contexts",
-    type=CONTEXTS,
-    help="Context lengths in tokens.  [default: those of the loss files, else 100:1000:100]",
-)
-@shares_option
-@click.option(
-    "--threshold",
-    type=NumberRange(0, 1, min_open=True, max_open=True),
-    default=0.01,
-    show_default=True,
-    help="Relative gain below which a longer context counts as useless.",
-)
-@count_option("--tokens", None, "Tokens to score.  [default: 10,000; all of a loss file]")
-@corpus_option
-@level_option
-@split_option
-@device_option
-@count_option("--batch-size", None, "Windows read side by side.  [default: what fits the caches]")
-@count_option(
-    "--attention-length",
-    None,
-    "Number of keys that each query sees, itself included.  [default: the whole context]",
-)
-@count_option(
-    "--sinks",
-    None,
-    "Number of the window's first keys that queries see besides; of pretrained models, with "
-    "--attention-length.",
-)
-@checkpoint_option
-@precision_option
+@group_options
 @out_option("Directory of the results.", instead="results/recl-HASH")
-@seed_option
 def recl(groups: tuple[str, ...], **options: Any) -> None:
     """Measure how much context each model of a group really uses (RECL).
 
@@ -94,6 +110,36 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
         return
     with window_progress() as progress:
         published = run_recl(request, progress)
+    show(published)
+
+
+@verb(
+    "context",
+    "txlbench context --models quick/Transformer-XL --contexts 16:128:16 --tokens 1000 --dense 16",
+    "txlbench context --models a.npz,b.npz --out answer",
+)
+@group_options
+@count_option(
+    "--dense", None, "Also measures every context from 1 to 2 L tokens, for the L²M exponent.", 2
+)
+@out_option("Directory of the results.", instead="results/context-HASH")
+def context(groups: tuple[str, ...], **options: Any) -> None:
+    """Say all that losses by context tell: how much context, what for, and what is not resolved.
+
+    Beside RECL stand the curve of the loss with what a longer context costs, its power law, ICL
+    score and V-information, the classes of tokens that gain, LongPPL, the exponent of mutual
+    information and a view of single tokens, each with a 95 % interval. A measure that the losses
+    do not allow says so in its place.
+
+    The page context.html tells it in words. Losses are kept, as with recl.
+    """
+    from txlbench.cli.progress import window_progress
+    from txlbench.commands.context import ContextRequest, run_context
+    from txlbench.commands.names import split_models
+
+    request = ContextRequest(groups=tuple(map(split_models, groups)), **options)
+    with window_progress() as progress:
+        published = run_context(request, progress)
     show(published)
 
 

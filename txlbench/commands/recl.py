@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from txlbench.commands.model_ref import resolve_seeds
 from txlbench.commands.names import is_row, short_titles
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, Progress, ReclRequest, Subject
-from txlbench.commands.stored_losses import losses_of_all, silent
+from txlbench.commands.stored_losses import Check, losses_of_all, silent
 from txlbench.config.base import Split
 from txlbench.config.identity import fingerprint
 from txlbench.errors import UserError
@@ -26,9 +26,13 @@ from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclSource, S
 from txlbench.records.loss_file import check_agreement, check_contexts, read_loss_file
 from txlbench.reporting.rows import estimate
 
+RequestT = TypeVar("RequestT", bound=ReclRequest)
+Groups = Sequence[Sequence[Subject]]
+"""The models of each group."""
+
 
 def recl_record(
-    groups: Sequence[Sequence[Subject]],
+    groups: Groups,
     request: ReclRequest,
     rows: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> ReclRecord:
@@ -56,10 +60,10 @@ def recl_record(
         contexts=tuple(groups[0][0].losses.contexts.tolist()),
         r=terms.shares,
         seed=terms.seed,
-        unit=_unit(list(subjects.values())),
+        unit=unit_of(list(subjects.values())),
         commit=current_commit(),
         command=request.command,
-        models={title: _source(subject) for title, subject in subjects.items()},
+        models={title: source_of(subject) for title, subject in subjects.items()},
         groups=measured,
         seeds=tuple(_over_seeds(measured, seeds, terms.shares)),
     )
@@ -88,7 +92,7 @@ def _over_seeds(
             )
 
 
-def with_seeds(request: ReclRequest) -> tuple[ReclRequest, dict[str, list[str]]]:
+def with_seeds(request: RequestT) -> tuple[RequestT, dict[str, list[str]]]:
     """The request with rows of several seeds as runs, and the runs of each such row.
 
     A group becomes one for each seed, in which rows meet at their first, second, ... seeds; what
@@ -125,7 +129,14 @@ def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> ReclGroup:
         raise UserError(
             f"{first.title}: one context, {first.contexts[0]}", "RECL compares at least two"
         )
-    group = ModelGroup(
+    papers = {subject.title: subject.paper for subject in subjects}
+    return group_report(model_group(subjects), terms, papers)
+
+
+def model_group(subjects: Sequence[Subject]) -> ModelGroup:
+    """The losses of a group that was found to agree, in float64."""
+    first = subjects[0].losses
+    return ModelGroup(
         names=tuple(subject.title for subject in subjects),
         losses=np.stack([subject.losses.nats for subject in subjects]),
         contexts=tuple(first.contexts.tolist()),
@@ -137,10 +148,9 @@ def _measured(subjects: Sequence[Subject], terms: ReclTerms) -> ReclGroup:
             if subject.with_resets is not None
         },
     )
-    return group_report(group, terms, {subject.title: subject.paper for subject in subjects})
 
 
-def _unit(subjects: Sequence[Subject]) -> Literal["bpc", "bpb", "ppl"]:
+def unit_of(subjects: Sequence[Subject]) -> Literal["bpc", "bpb", "ppl"]:
     """bpb on the same bytes, bpc where every model reads characters or bytes, else perplexity."""
     if subjects[0].losses.bytes is not None:
         return "bpb"
@@ -148,7 +158,7 @@ def _unit(subjects: Sequence[Subject]) -> Literal["bpc", "bpb", "ppl"]:
     return "bpc" if units == {"bpc"} else "ppl"
 
 
-def _source(subject: Subject) -> ReclSource:
+def source_of(subject: Subject) -> ReclSource:
     losses = subject.losses
     return ReclSource(
         reference=subject.reference,
@@ -198,10 +208,16 @@ def identity(request: ReclRequest) -> str:
     return fingerprint({k: v for k, v in fields.items() if k not in ADDED or v != ADDED[k]})
 
 
-def read_groups(request: ReclRequest, progress: Progress = silent) -> list[list[Subject]]:
-    """The models of each group in the order given, each once, whatever it was called."""
+def read_groups(
+    request: ReclRequest, progress: Progress = silent, check: Check | None = check_count
+) -> list[list[Subject]]:
+    """The models of each group in the order given, each once, whatever it was called.
+
+    Args:
+        check: refuses positions before any model is read at them.
+    """
     references = list(dict.fromkeys(name for group in request.groups for name in group))
-    subjects = _read(references, request, progress)
+    subjects = _read(references, request, progress, check)
     first: dict[str, str] = {}
     for name in references:
         same = (one for one in first.values() if subjects[one].is_same_model(subjects[name]))
@@ -219,7 +235,7 @@ def is_loss_file(reference: str) -> bool:
 
 
 def _read(
-    references: Sequence[str], request: ReclRequest, progress: Progress
+    references: Sequence[str], request: ReclRequest, progress: Progress, check: Check | None
 ) -> dict[str, Subject]:
     """Subjects by reference; positions and contexts of the loss files hold for the models too.
 
@@ -240,7 +256,7 @@ def _read(
     elif request.contexts is None:
         asked = replace(request, contexts=DEFAULT_CONTEXTS)
     models = [name for name in references if name not in files]
-    return files | losses_of_all(models, asked, progress, check_count)
+    return files | losses_of_all(models, asked, progress, check)
 
 
 def _refuse_options_of_models(request: ReclRequest) -> None:

@@ -61,6 +61,8 @@ class ContextCurve(Record):
     Attributes:
         above_best: m(c) less that of the model which is best at the longest context.
         gain: m(c) at the first context less that at the last.
+        best_context: where m(c) is least.
+        excess: m(c) at the last context less that at the best one.
         ecl: effective context length (Khandelwal et al. 2018).
         harm: of every step, then from the first context to the last.
     """
@@ -69,6 +71,8 @@ class ContextCurve(Record):
     losses: tuple[Interval, ...]
     above_best: tuple[Interval, ...]
     gain: Interval
+    best_context: int
+    excess: Interval
     ecl: Interval
     harm: tuple[Harm, ...]
 
@@ -134,7 +138,7 @@ class TokenClass(Record):
 
     Attributes:
         kind: what tokens are told apart by.
-        name: which of them these are.
+        name: which of them these are, as it follows the word "tokens".
         share: of the scored tokens.
     """
 
@@ -172,6 +176,7 @@ class Exponent(Record):
     """I(L) at lengths L, nats, and the exponent b of I = A L^b.
 
     Attributes:
+        exponent, factor: b and A; None where no power describes I(L).
         way: `model`: losses as they are; `corrected`: the first two terms mixed with the bigram
             entropy, as published.
     """
@@ -180,8 +185,8 @@ class Exponent(Record):
     way: Literal["model", "corrected"]
     lengths: tuple[PositiveInt, ...]
     nats: tuple[Interval, ...]
-    exponent: Interval
-    factor: Interval
+    exponent: Interval | None
+    factor: Interval | None
     r_squared: FiniteFloat
 
 

@@ -11,7 +11,7 @@ from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.loading import dump_yaml
 from txlbench.errors import UserError
 from txlbench.files import write_text
-from txlbench.records.finding_schema import FINDINGS
+from txlbench.records.finding_files import FINDINGS
 from txlbench.records.run_directory import RunDirectory
 
 RESULTS = Path("results")

@@ -4,7 +4,7 @@ One frozen model a file, which the measuring verb builds and writes, and which t
 MLflow read. Losses are in nats, times in seconds.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeVar
 
@@ -377,15 +377,6 @@ class BenchRecord(Finding):
         """Tokens a second at the same work here; None if it was not timed."""
         same = (own for own in self.results if own.workload == like.workload)
         return next((own.tokens_per_second.median for own in same), None)
-
-
-FINDINGS: Mapping[str, type[Finding]] = {
-    "recl.json": ReclRecord,
-    "truth.json": TruthRecord,
-    "bench.json": BenchRecord,
-    "speed.json": SpeedRecord,
-}
-"""File names that are looked for, and what each holds."""
 
 
 def read_finding(path: Path, kind: type[F]) -> F:

@@ -3,16 +3,17 @@
 import contextlib
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from txlbench.errors import UserError
 from txlbench.files import write_text
+from txlbench.records.context_schema import ContextGroup, ContextRecord
 from txlbench.records.experiment_directory import find_experiments
+from txlbench.records.finding_files import FINDINGS
 from txlbench.records.finding_schema import (
-    FINDINGS,
     BenchRecord,
     Finding,
     ReclRecord,
@@ -20,9 +21,16 @@ from txlbench.records.finding_schema import (
     TruthRecord,
     read_finding,
 )
-from txlbench.reporting import recl, speed, truth
-from txlbench.reporting.figures import finding_figures, recl_curves
-from txlbench.reporting.figures.style import Drawing, Look, Palette, style, write_figure
+from txlbench.reporting import context, context_page, context_tables, recl, speed, truth
+from txlbench.reporting.figures import context_curves, finding_figures, recl_curves, token_credit
+from txlbench.reporting.figures.style import (
+    Drawing,
+    Look,
+    Palette,
+    as_png,
+    style,
+    write_figure,
+)
 from txlbench.reporting.table import Table, latex, markdown, plain_text
 
 
@@ -45,14 +53,16 @@ class Presentation:
         figures: what draws each, by file name.
         footer: below the main table on a terminal, if less is said there.
         picture: Markdown below the main table.
+        html: makes a page of HTML from title and PNG of each figure.
     """
 
     short: str
     tables: tuple[Table, ...]
     lines: Iterable[Mapping[str, object]]
-    figures: Mapping[str, Callable[[], Drawing]]
+    figures: Mapping[str, Callable[[], Drawing | None]]
     footer: tuple[str, ...] | None = None
     picture: str = ""
+    html: Callable[[Sequence[tuple[str, bytes]]], str] | None = None
 
     @property
     def full(self) -> str:
@@ -107,9 +117,16 @@ def _write(stem: Path, shown: Presentation, look: Look) -> FindingReport:
     for suffix, text in texts.items():
         paths.append(stem.with_suffix(f".{suffix}"))
         write_text(paths[-1], text)
+    images = []
     with style(look.width):
         for name, draw in shown.figures.items():
-            paths += write_figure(draw(), stem.parent / "figures" / name, shown, look)
+            drawing = draw()
+            paths += write_figure(drawing, stem.parent / "figures" / name, shown, look)
+            if drawing is not None and shown.html is not None:
+                images.append((drawing.title, as_png(drawing)))
+    if shown.html is not None:
+        paths.insert(0, stem.with_suffix(".html"))
+        write_text(paths[0], shown.html(images))
     return FindingReport(tuple(paths), shown.text)
 
 
@@ -143,6 +160,8 @@ def _present(record: Finding, directory: Path, against: BenchRecord | None) -> P
     match record:
         case ReclRecord():
             return _recl(record, directory)
+        case ContextRecord():
+            return _context(record, directory)
         case TruthRecord():
             return _truth(record, directory)
         case SpeedRecord():
@@ -169,6 +188,34 @@ def _recl(record: ReclRecord, directory: Path) -> Presentation:
             for group in record.named_groups()
         },
         footer=tuple(recl.explanations(record)),
+    )
+
+
+def _context(record: ContextRecord, directory: Path) -> Presentation:
+    palette = model_palette(record.models, directory)
+    drawn: Mapping[str, Callable[[ContextRecord, ContextGroup, Palette], Drawing | None]] = {
+        "context_loss": context_curves.draw_curves,
+        "context_classes": token_credit.draw_classes,
+        "context_text": token_credit.draw_text,
+        "context_tokens": token_credit.draw_view,
+        "context_harm": context_curves.draw_harm,
+        "context_information": context_curves.draw_information,
+    }
+    figures: dict[str, Callable[[], Drawing | None]] = {
+        f"{name}-{group.name}".rstrip("-"): partial(draw, record, group, palette)
+        for name, draw in drawn.items()
+        for group in record.named_groups()
+    }
+    tables = (context.context_table(record), *context_tables.measure_tables(record))
+    if record.recl is not None:
+        of_recl = _recl(record.recl, directory)
+        tables, figures = (*tables, *of_recl.tables), figures | dict(of_recl.figures)
+    return Presentation(
+        short=recl.short_source(record),
+        tables=tables,
+        lines=context.context_lines(record),
+        figures=figures,
+        html=lambda images: context_page.context_page(record, images, tables),
     )
 
 

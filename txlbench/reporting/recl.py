@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from txlbench.records.context_schema import ContextRecord
 from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclResult, Sensitivity
 from txlbench.reporting.table import EMPTY, Column, Table
 
 LIMITED = "*"
 
 
-def short_source(record: ReclRecord) -> str:
+def short_source(record: ReclRecord | ContextRecord) -> str:
     """One line for the foot of a figure."""
     count = len(record.models)
     commit = record.commit or "unknown"
-    return f"recl  ·  commit {commit}  ·  {count} model{'s' * (count != 1)}"
+    verb = "recl" if isinstance(record, ReclRecord) else "context"
+    return f"{verb}  ·  commit {commit}  ·  {count} model{'s' * (count != 1)}"
 
 
-def full_source(record: ReclRecord) -> str:
+def full_source(record: ReclRecord | ContextRecord) -> str:
     """One line that names every model, the commit and the command."""
     models = "; ".join(
         f"{name}: {source.path or source.reference}" for name, source in record.models.items()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from txlbench.config.base import Section, displayed
 from txlbench.config.grid import Experiment
 from txlbench.config.run_config import RunConfig
+from txlbench.records.context_schema import ContextRecord
 from txlbench.records.finding_schema import (
     BenchRecord,
     Finding,
@@ -189,7 +190,7 @@ def _cut(text: str) -> str:
 def title_of_finding(kind: str, finding: Finding, folder: str) -> str:
     """Returns a name for the run of a finding: its models, else its folder's name."""
     groups: list[Iterable[str]] = []
-    if isinstance(finding, ReclRecord):
+    if isinstance(finding, ReclRecord | ContextRecord):
         groups = [group.models for group in finding.groups]
     elif isinstance(finding, SpeedRecord):
         groups = [finding.models]
@@ -213,6 +214,8 @@ def values_of_finding(finding: Finding) -> Iterator[Value]:
     match finding:
         case ReclRecord():
             return _recl(finding)
+        case ContextRecord():
+            return _context(finding)
         case TruthRecord():
             return _truth(finding)
         case BenchRecord():
@@ -232,6 +235,25 @@ def _recl(record: ReclRecord) -> Iterator[Value]:
         for model, losses in group.losses.items():
             for context, loss in zip(record.contexts, losses, strict=True):
                 yield Value(f"{prefix}loss_nats/{model}", loss, context)
+
+
+def _context(record: ContextRecord) -> Iterator[Value]:
+    for number, group in enumerate(record.groups):
+        prefix = f"group {number + 1}/" if len(record.groups) > 1 else ""
+        for curve in group.curves:
+            yield Value(f"{prefix}ecl/{curve.model}", curve.ecl.value)
+            yield Value(f"{prefix}gain_nats/{curve.model}", curve.gain.value)
+            for context, loss in zip(record.contexts, curve.losses, strict=True):
+                yield Value(f"{prefix}loss_nats/{curve.model}", loss.value, context)
+        for law in group.power_laws:
+            yield Value(f"{prefix}power_law_beta/{law.model}", law.beta.value)
+        for key in group.key_tokens:
+            if key.longppl is not None:
+                yield Value(f"{prefix}longppl/{key.model} by {key.chosen_by}", key.longppl.value)
+        found = group.mutual_information
+        for each in found.exponents if found else ():
+            if each.exponent is not None:
+                yield Value(f"{prefix}l2m_exponent/{each.model} {each.way}", each.exponent.value)
 
 
 def _truth(record: TruthRecord) -> Iterator[Value]:

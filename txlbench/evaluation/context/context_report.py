@@ -18,6 +18,7 @@ from txlbench.evaluation.context.curve import (
 )
 from txlbench.evaluation.context.key_tokens import FEWEST_KEYS, key_tokens
 from txlbench.evaluation.context.mutual_information import (
+    LEAST_R_SQUARED,
     NoExponentError,
     Start,
     bigram_counts,
@@ -86,7 +87,9 @@ def context_group(
     keys = tuple(key_tokens(group, means, resampling)) if several else ()
     for each in keys:
         if each.longppl is None and each.model == each.chosen_by:
-            gaps.add("LongPPL", f"{each.tokens} key tokens, under {FEWEST_KEYS}", (each.model,))
+            gaps.add(
+                "LongPPL", f"{each.tokens} key tokens, fewer than {FEWEST_KEYS}", (each.model,)
+            )
     return ContextGroup(
         models=group.names,
         longest=group.longest,
@@ -147,7 +150,14 @@ def _mutual_information(
     found: list[Exponent] = []
     for name, losses in zip(dense.names, dense.losses, strict=True):
         try:
-            found += exponents(name, resampling.means(losses), start)
+            own = list(exponents(name, resampling.means(losses), start))
+            found += own
+            if own[-1].exponent is None:
+                gaps.add(
+                    "L²M exponent",
+                    f"I(L) is no power of L (R² {own[-1].r_squared:.2f}, under {LEAST_R_SQUARED:g})",
+                    (name,),
+                )
         except NoExponentError as error:
             gaps.add("L²M exponent", str(error), (name,))
     if start is None:

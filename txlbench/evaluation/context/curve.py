@@ -59,11 +59,14 @@ def context_curves(
     """
     for model, name in enumerate(group.names):
         own = means.array[model]
+        least = int(own[:, 0].argmin())
         yield ContextCurve(
             model=name,
             losses=intervals(own),
             above_best=intervals(own - means.array[means.best]),
             gain=interval(own[0] - own[-1]),
+            best_context=group.contexts[least],
+            excess=interval(own[-1] - own[least]),
             ecl=length_interval(own, group, model, threshold),
             harm=tuple(_harms(group.losses[model], group.contexts, resampling)),
         )

@@ -2,7 +2,8 @@
 
 I(L) between L tokens and the L tokens after them is sum over j < L of m(j) - m(L + j): what the
 second half loses where the first is not known. A power law I = A L^b is fitted on log-log scales
-to lengths 2, 4, 8, ... as in their program, by least squares without weights.
+to lengths 2, 4, 8, ... as in their program, by least squares without weights; it is refused where
+the line explains less than `LEAST_R_SQUARED` of log I, as where I(L) stops growing.
 
 No model knows an empty context well. Their program replaces m(0) + m(1) by a mixture of four
 parts bigram entropy (Grassberger's estimator, from counts) and one part the model's own m(0) +
@@ -24,6 +25,7 @@ CORRECTION = 4 / 5
 """The share of the n-gram entropy in the first terms, as published."""
 FIRST_LENGTH = 2
 FEWEST_LENGTHS = 3
+LEAST_R_SQUARED = 0.95
 COUNTED = 1 << 24
 """Tokens that entropies are counted on at most."""
 
@@ -147,12 +149,14 @@ def _exponent(
     residuals = own - level[0] - slope[0] * np.log(lengths)
     deviations = own - own.mean()
     spread = float(deviations @ deviations)
+    r_squared = 1 - float(residuals @ residuals) / spread if spread else 1.0
+    is_power = r_squared >= LEAST_R_SQUARED
     return Exponent(
         model=model,
         way="corrected" if is_corrected else "model",
         lengths=tuple(lengths),
         nats=intervals(nats),
-        exponent=interval(slope),
-        factor=interval(np.exp(level)),
-        r_squared=1 - float(residuals @ residuals) / spread if spread else 1.0,
+        exponent=interval(slope) if is_power else None,
+        factor=interval(np.exp(level)) if is_power else None,
+        r_squared=r_squared,
     )

@@ -5,9 +5,9 @@ a given beta it is linear in c^-beta, so only beta is searched: on a grid, and t
 derivative of the sum is 0. All resamples are fitted at once.
 
 A curve is refused that has fewer than `FEWEST` contexts or spans less than `SPAN` times its
-shortest, that does not fall (the interval of its gain includes 0), whose fit ends at the bounds of
-beta, or of which the fit explains less than `LEAST_R_SQUARED`: then no power law describes it, and
-an exponent would mean nothing.
+shortest, that does not fall (the interval of its gain includes 0) or rises again, whose fit ends at
+the bounds of beta, or of which the fit explains less than .995, what Gemini 1.5's report gives of
+its fits: then no power law describes it, and an exponent would mean nothing.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from txlbench.records.context_schema import PowerLaw
 
 FEWEST = 5
 SPAN = 4
-LEAST_R_SQUARED = 0.98
+LEAST_R_SQUARED = 0.995
 BOUNDS = (0.02, 4.0)
 GRID = 256
 HALVINGS = 60
@@ -132,6 +132,10 @@ def power_law(model: str, contexts: Sequence[int], means: NDArray[np.float64]) -
     gain = interval(means[0] - means[-1])
     if gain.value <= 0 or (gain.low is not None and not gain.is_resolved):
         raise NoFitError("the loss does not fall from the first context to the last")
+    least = int(means[:, 0].argmin())
+    rise = interval(means[-1] - means[least])
+    if rise.is_resolved:
+        raise NoFitError(f"the loss rises again after context {contexts[least]}")
     fits = fit_curves(contexts, means.T)
     if np.isnan(fits.beta[0]):
         raise NoFitError(f"the best exponent is outside {BOUNDS[0]:g} to {BOUNDS[1]:g}")
@@ -144,8 +148,8 @@ def power_law(model: str, contexts: Sequence[int], means: NDArray[np.float64]) -
     if r_squared < LEAST_R_SQUARED:
         largest = int(np.abs(residuals).argmax())
         raise NoFitError(
-            f"the best fit explains {r_squared:.3f} of the curve, less than {LEAST_R_SQUARED:g}; "
-            f"it is off by {residuals[largest]:+.4f} nats at context {contexts[largest]}"
+            f"R² {r_squared:.3f} of the best fit, under {LEAST_R_SQUARED:g}; it is off by "
+            f"{residuals[largest]:+.3f} nats at context {contexts[largest]}"
         )
     last, farther = fits.at(np.array([contexts[-1], FARTHER * contexts[-1]], np.float64)).T
     return PowerLaw(

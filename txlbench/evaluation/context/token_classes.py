@@ -30,6 +30,7 @@ FEWEST_TOKENS = 50
 DISTANCES = 3
 """Boundaries between classes of distance."""
 LAST_PLACE = 4
+ORDINALS = ("first", "second", "third", "fourth")
 """Pieces of a word from this one on are one class."""
 WORD_STARTS = ("\u0120", "\u2581", " ")
 """Marks of tokenizers before the first piece of a word: byte-level BPE, SentencePiece, a space."""
@@ -63,7 +64,7 @@ class Partition:
 
     Attributes:
         kind: what tokens are told apart by.
-        names: of the K classes.
+        names: of the K classes, as they follow the word "tokens".
         labels: [T], the class of each token; -1 for none.
     """
 
@@ -80,24 +81,25 @@ def partitions(
     if text.counts is not None:
         yield from _by_frequency(np.asarray(text.counts), tokens)
     bounds = distance_bounds(contexts)
-    yield _by_distance("distance to its last occurrence", copy_distances(text, positions), bounds)
+    seen = copy_distances(text, positions)
+    yield _by_distance("distance to the last occurrence", "", seen, bounds)
     if text.unit == "symbol":
-        copied = copy_distances(text, positions, COPIED)
-        yield _by_distance(f"distance to the last same {COPIED} symbols", copied, bounds)
+        copied, what = copy_distances(text, positions, COPIED), f"ending {COPIED} symbols "
+        yield _by_distance(f"distance to the last same {COPIED} symbols", what, copied, bounds)
     if text.pieces is not None and text.unit != "word":
         places = word_places(text, positions)
         if (places > 1).any():
-            yield from _by_place(places)
+            yield from _by_place(places, text.unit)
 
 
 def _by_frequency(counts: NDArray[np.integer], tokens: NDArray[np.integer]) -> Iterator[Partition]:
     often = counts[tokens] >= FREQUENT
-    names = (f"{FREQUENT} times or more", f"under {FREQUENT} times")
+    names = (f"met {FREQUENT} times or more in training", f"met under {FREQUENT} times in training")
     yield Partition("occurrences in training", names, np.where(often, 0, 1))
     types = np.count_nonzero(counts)
     top = np.argsort(-counts, kind="stable")[: max(1, round(TOP_TYPES * types))]
     is_top = np.isin(tokens, top)
-    names = ("the most frequent tenth of types", "the other types")
+    names = ("of the most frequent tenth of types", "of the rarer types")
     yield Partition("rank in training", names, np.where(is_top, 0, 1))
 
 
@@ -134,10 +136,17 @@ def copy_distances(
     return found
 
 
-def _by_distance(kind: str, distances: NDArray[np.int64], bounds: Sequence[int]) -> Partition:
-    names = [f"within {bounds[0]:,} tokens"]
-    names += [f"{low + 1:,} to {high:,} tokens" for low, high in pairwise(bounds)]
-    names.append(f"beyond {bounds[-1]:,} tokens, or never")
+def _by_distance(
+    kind: str, what: str, distances: NDArray[np.int64], bounds: Sequence[int]
+) -> Partition:
+    """Classes of distance.
+
+    Args:
+        what: what was seen, where it is not the token alone.
+    """
+    names = [f"{what}seen in the last {bounds[0]:,}"]
+    names += [f"{what}last seen {low + 1:,} to {high:,} back" for low, high in pairwise(bounds)]
+    names.append(f"{what}not seen in the last {bounds[-1]:,}")
     far = np.where(distances == 0, np.iinfo(np.int64).max, distances)
     return Partition(kind, tuple(names), np.searchsorted(bounds, far, side="left"))
 
@@ -183,10 +192,12 @@ def _is_high(letter: str) -> bool:
     return letter >= "\x80" and letter not in WORD_STARTS
 
 
-def _by_place(places: NDArray[np.int64]) -> Iterator[Partition]:
-    kinds = np.select([places == 1, places > 1], [0, 1], -1)
-    yield Partition("piece of a word", ("first piece", "later pieces"), kinds)
-    names = ("between words", *map(str, range(1, LAST_PLACE)), f"{LAST_PLACE} or later")
+def _by_place(places: NDArray[np.int64], unit: str) -> Iterator[Partition]:
+    if unit == "piece":
+        kinds = np.select([places == 1, places > 1], [0, 1], -1)
+        yield Partition("piece of a word", ("beginning a word", "later in a word"), kinds)
+    last = f"{ORDINALS[LAST_PLACE - 1]} or later in a word"
+    names = ("between words", *(f"{each} in a word" for each in ORDINALS[: LAST_PLACE - 1]), last)
     yield Partition("place in the word", names, np.minimum(places, LAST_PLACE))
 
 

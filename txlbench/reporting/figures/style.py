@@ -1,5 +1,6 @@
 """The look of all figures: sizes, a palette safe for colour-blind readers, reproducible files."""
 
+import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -161,9 +162,11 @@ def height_for(count: int) -> float:
     return max(3.3, 1.0 + 0.2 * count)
 
 
-def text_width(text: str, size: float, weight: str = "normal") -> float:
+def text_width(
+    text: str, size: float, weight: str = "normal", family: str = STYLE["font.family"]
+) -> float:
     """Inches that one line of `text` takes at `size` points."""
-    font = FontProperties(family=STYLE["font.family"], size=size, weight=weight)
+    font = FontProperties(family=family, size=size, weight=weight)
     return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
 
 
@@ -222,6 +225,13 @@ def write_figure(
         drawing.figure.set_layout_engine("none")  # laid out once, at the first drawing
         paths.append(path)
     return paths
+
+
+def as_png(drawing: Drawing) -> bytes:
+    """A drawing that was written already as a PNG image."""
+    image = io.BytesIO()
+    drawing.figure.savefig(image, format="png", metadata=_metadata("png", drawing.title, ""))
+    return image.getvalue()
 
 
 def _metadata(kind: str, title: str, description: str) -> dict[str, str | None]:

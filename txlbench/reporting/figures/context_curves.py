@@ -1,0 +1,208 @@
+"""Loss by context with its power law, what a longer context costs, and mutual information."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from txlbench.config.base import displayed
+from txlbench.records.context_schema import ContextGroup, ContextRecord, Exponent, Interval
+from txlbench.reporting.context import in_unit, unit_of_loss
+from txlbench.reporting.figures.labels import End, label_ends, set_contexts, set_limits, unit_name
+from txlbench.reporting.figures.style import (
+    DASHED,
+    SHADE,
+    Drawing,
+    Palette,
+    height_for,
+    key_handle,
+    new_figure,
+    scaled,
+)
+
+
+def draw_curves(record: ContextRecord, group: ContextGroup, palette: Palette) -> Drawing:
+    """m(c) of each model with its band and its power law; below, how far it is above the best."""
+    several = len(group.models) > 1
+    figure = new_figure(max(2.6, 0.8 * height_for(len(group.models))), 1 + several)
+    laws = {law.model: law for law in group.power_laws}
+    axes, ends, heights = figure.axes[0], list[End](), list[float]()
+    where = np.geomspace(record.contexts[0], record.contexts[-1], 200)
+    for curve in group.curves:
+        shown = [displayed(each.value, record.unit) for each in curve.losses]
+        colour = palette.colour(curve.model)
+        marker = palette.marker(curve.model)
+        law = laws.get(curve.model)
+        style = "none" if law else "-"
+        axes.plot(
+            record.contexts, shown, color=colour, marker=marker, ms=scaled(4), linestyle=style
+        )
+        heights += [*shown, *_band(axes, record, curve.losses, colour)]
+        if law is not None:
+            fitted = (law.alpha.value / where) ** law.beta.value + law.gamma.value
+            axes.plot(where, [displayed(each, record.unit) for each in fitted], color=colour)
+        ends.append(
+            End(record.contexts[-1], shown[-1], curve.model, colour, palette.ink(curve.model))
+        )
+    set_limits(axes, heights, record.unit)
+    _set_contexts(axes, record.contexts, "" if several else "context (tokens)")
+    axes.set_ylabel(unit_name(record.unit, axes.get_yscale()))
+    label_ends(axes, ends)
+    if several:
+        _draw_above_best(figure.axes[1], record, group, palette)
+    figure.align_ylabels()
+    title = f"Loss by context{f', group {group.name}' * bool(group.name)}"
+    subtitle = "mean over tokens, each given exactly so many predecessors; bands: 95 % intervals"
+    key = (key_handle("measured", "none", marker="o"), key_handle("power law")) if laws else ()
+    return Drawing(figure, title, subtitle, key)
+
+
+def _set_contexts(axes: Axes, contexts: tuple[int, ...], label: str) -> None:
+    """Ticks at the contexts, on a log scale where they are not evenly spaced."""
+    if len(set(np.diff(contexts).tolist())) > 1:
+        axes.set_xscale("log")
+        label = label and f"{label.removesuffix(')')}, log scale)"
+    set_contexts(axes, contexts, label)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _band(
+    axes: Axes, record: ContextRecord, values: tuple[Interval, ...], colour: str
+) -> list[float]:
+    """Shades the intervals of losses, if there are any; the heights that it takes."""
+    if any(each.low is None for each in values):
+        return []
+    low = [displayed(each.low or 0.0, record.unit) for each in values]
+    high = [displayed(each.high or 0.0, record.unit) for each in values]
+    axes.fill_between(record.contexts, low, high, color=colour, alpha=SHADE, lw=0)
+    return [*low, *high]
+
+
+def _draw_above_best(
+    axes: Axes, record: ContextRecord, group: ContextGroup, palette: Palette
+) -> None:
+    ends = []
+    for curve in group.curves:
+        values = [in_unit(each, record.unit) for each in curve.above_best]
+        colour = palette.colour(curve.model)
+        heights = [each.value for each in values]
+        axes.plot(
+            record.contexts, heights, color=colour, marker=palette.marker(curve.model), ms=scaled(4)
+        )
+        low = [each.value if each.low is None else each.low for each in values]
+        high = [each.value if each.high is None else each.high for each in values]
+        axes.fill_between(record.contexts, low, high, color=colour, alpha=SHADE, lw=0)
+        ends.append(
+            End(record.contexts[-1], heights[-1], curve.model, colour, palette.ink(curve.model))
+        )
+    _set_contexts(axes, record.contexts, "context (tokens)")
+    axes.set_ylabel(f"above {_short(group.best)} ({unit_of_loss(record.unit)})")
+    label_ends(axes, ends)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 18 else "the best"
+
+
+def draw_harm(record: ContextRecord, group: ContextGroup, palette: Palette) -> Drawing | None:
+    """Shares of tokens that each step harms and helps; None where there is one context."""
+    if not any(curve.harm for curve in group.curves):
+        return None
+    figure = new_figure(height_for(len(group.models)))
+    (axes,) = figure.axes
+    ends = []
+    for curve in group.curves:
+        colour = palette.colour(curve.model)
+        steps = curve.harm[: len(record.contexts) - 1]
+        longer = [step.longer for step in steps]
+        for values, line in (
+            ([step.harmed for step in steps], "-"),
+            ([step.helped for step in steps], DASHED),
+        ):
+            heights = [each.value for each in values]
+            axes.plot(longer, heights, color=colour, linestyle=line, marker="o", ms=scaled(3))
+            low = [each.value if each.low is None else each.low for each in values]
+            high = [each.value if each.high is None else each.high for each in values]
+            axes.fill_between(longer, low, high, color=colour, alpha=SHADE, lw=0)
+        ends.append(
+            End(longer[-1], steps[-1].harmed.value, curve.model, colour, palette.ink(curve.model))
+        )
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
+    axes.set_ylabel("share of tokens")
+    _set_contexts(axes, record.contexts[1:], "context grown to (tokens)")
+    label_ends(axes, ends)
+    delta = group.curves[0].harm[0].delta
+    key = (key_handle("harmed"), key_handle("helped", DASHED))
+    title = f"Tokens that a longer context harms{f', group {group.name}' * bool(group.name)}"
+    subtitle = f"loss changed by more than {delta:g} nats from one context to the next"
+    return Drawing(figure, title, subtitle, key)
+
+
+def draw_information(
+    record: ContextRecord,  # noqa: ARG001  # figures of a group are all called alike
+    group: ContextGroup,
+    palette: Palette,
+) -> Drawing | None:
+    """I(L) on log-log scales, with and without correction; None without dense losses."""
+    found = group.mutual_information
+    if found is None or not found.exponents:
+        return None
+    figure = new_figure(height_for(len(group.models)))
+    (axes,) = figure.axes
+    ends = []
+    is_corrected = any(each.way == "corrected" for each in found.exponents)
+    for each in found.exponents:
+        main = each.way == "corrected" or not is_corrected
+        colour = palette.colour(each.model)
+        _draw_exponent(axes, each, colour, palette.marker(each.model), main)
+        if main:
+            fitted = each.exponent
+            label = each.model + (f": {fitted.value:.2f}" if fitted else ": no power law")
+            ends.append(
+                End(each.lengths[-1], each.nats[-1].value, label, colour, palette.ink(each.model))
+            )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.3g}"))
+    axes.yaxis.set_minor_formatter(
+        FuncFormatter(lambda value, _: f"{value:.3g}" if f"{value:e}"[0] in "25" else "")
+    )
+    set_contexts(axes, found.exponents[0].lengths, "length L (tokens, log scale)")
+    axes.set_ylabel("I(L) in nats, log scale")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    label_ends(axes, ends)
+    key = [key_handle("fitted power of L", linewidth=scaled(1))]
+    if is_corrected:
+        key = [
+            key_handle("n-gram corrected", "none", marker="o"),
+            key_handle("losses alone", "none", marker="o", mfc="white"),
+            *key,
+        ]
+    title = f"Mutual information of neighbouring halves{f', group {group.name}' * bool(group.name)}"
+    subtitle = "what L tokens tell of the L after them; beside each name the exponent (L²M)"
+    return Drawing(figure, title, subtitle, tuple(key))
+
+
+def _draw_exponent(axes: Axes, each: Exponent, colour: str, marker: str, main: bool) -> None:
+    """Points with their intervals; the fitted line of the main ones."""
+    heights = np.array([nats.value for nats in each.nats])
+    keep = heights > 0
+    low = np.array([nats.value if nats.low is None else nats.low for nats in each.nats])
+    high = np.array([nats.value if nats.high is None else nats.high for nats in each.nats])
+    where = np.array(each.lengths)[keep]
+    axes.errorbar(
+        where,
+        heights[keep],
+        yerr=np.maximum([heights - low, high - heights], 0.0)[:, keep],
+        color=colour,
+        marker=marker,
+        ms=scaled(4.5),
+        mfc=colour if main else "white",
+        linestyle="none",
+        elinewidth=scaled(0.9),
+    )
+    if main and each.exponent is not None and each.factor is not None:
+        fitted = each.factor.value * where.astype(float) ** each.exponent.value
+        axes.plot(where, fitted, color=colour, linewidth=scaled(1))
+    elif main:
+        axes.plot(where, heights[keep], color=colour, linewidth=scaled(0.8), linestyle=DASHED)
