@@ -87,9 +87,8 @@ def context_group(
     keys = tuple(key_tokens(group, means, resampling)) if several else ()
     for each in keys:
         if each.longppl is None and each.model == each.chosen_by:
-            gaps.add(
-                "LongPPL", f"{each.tokens} key tokens, fewer than {FEWEST_KEYS}", (each.model,)
-            )
+            why = f"{each.tokens} key tokens, fewer than {FEWEST_KEYS}"
+            gaps.add("LongPPL", why, (each.model,))
     return ContextGroup(
         models=group.names,
         longest=group.longest,
@@ -153,11 +152,8 @@ def _mutual_information(
             own = list(exponents(name, resampling.means(losses), start))
             found += own
             if own[-1].exponent is None:
-                gaps.add(
-                    "L²M exponent",
-                    f"I(L) is no power of L (R² {own[-1].r_squared:.2f}, under {LEAST_R_SQUARED:g})",
-                    (name,),
-                )
+                why = f"R² {own[-1].r_squared:.2f}, under {LEAST_R_SQUARED:g}"
+                gaps.add("L²M exponent", f"I(L) is no power of L ({why})", (name,))
         except NoExponentError as error:
             gaps.add("L²M exponent", str(error), (name,))
     if start is None:

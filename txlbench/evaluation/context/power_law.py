@@ -10,8 +10,9 @@ the bounds of beta, or of which the fit explains less than .995, what Gemini 1.5
 its fits: then no power law describes it, and an exponent would mean nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,8 @@ SPAN = 4
 LEAST_R_SQUARED = 0.995
 BOUNDS = (0.02, 4.0)
 GRID = 256
-HALVINGS = 60
-"""Of a grid cell, which narrow beta down to the spacing of floating-point numbers."""
+STEPS = 14
+"""Of the search within a grid cell, after which beta no longer changes."""
 FARTHER = 4
 """Times the longest context to which the fit is extrapolated."""
 
@@ -63,20 +64,43 @@ def fit_curves(contexts: Sequence[int], losses: NDArray[np.float64]) -> Fits:
     """Fits each of the curves `losses` [K, C]."""
     where = np.asarray(contexts, dtype=np.float64)
     grid = np.geomspace(*BOUNDS, GRID)
-    sums = np.stack([_squares(where, losses, np.full(len(losses), beta)) for beta in grid])
-    best = sums.argmin(axis=0)
+    best = _explained(where, losses, grid).argmax(axis=0)
     is_inside = (best > 0) & (best < GRID - 1)
     inner = np.clip(best, 1, GRID - 2)
-    low, high = grid[inner - 1], grid[inner + 1]
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        is_left = _slope(where, losses, middle) < 0
-        low, high = np.where(is_left, middle, low), np.where(is_left, high, middle)
-    beta = (low + high) / 2
+    beta = _root(partial(_slope, where, losses), grid[inner - 1], grid[inner + 1])
     factor, gamma = _linear(where, losses, beta)
     fails = ~is_inside | (factor <= 0)
     beta, factor, gamma = (np.where(fails, np.nan, each) for each in (beta, factor, gamma))
     return Fits(where, beta, factor, gamma)
+
+
+def _explained(
+    contexts: NDArray[np.float64], losses: NDArray[np.float64], grid: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """[G, K]: sum of squares that the best fit with each exponent of a grid explains."""
+    curves = np.exp(-np.outer(grid, np.log(contexts)))
+    centred = curves - curves.mean(axis=1, keepdims=True)
+    found: NDArray[np.float64] = (centred @ losses.T) ** 2
+    return found / np.einsum("gc,gc->g", centred, centred)[:, None]
+
+
+def _root(
+    slope: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """[K]: where `slope` is 0 between `low` and `high` [K], by regula falsi (Illinois)."""
+    at_low, at_high = slope(low), slope(high)
+    found = (low + high) / 2
+    for _ in range(STEPS):
+        rise = at_high - at_low
+        found = np.where(rise == 0, found, high - at_high * (high - low) / np.where(rise, rise, 1))
+        found = np.clip(found, np.minimum(low, high), np.maximum(low, high))
+        value = slope(found)
+        crosses = value * at_high < 0
+        low, at_low = np.where(crosses, high, low), np.where(crosses, at_high, at_low / 2)
+        high, at_high = found, value
+    return found
 
 
 def _linear(
@@ -89,31 +113,16 @@ def _linear(
     return factor, losses.mean(axis=1) - factor * curves.mean(axis=1)
 
 
-def _residuals(
-    contexts: NDArray[np.float64], losses: NDArray[np.float64], beta: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Residuals of the best fits with exponents `beta` [K], and factor c^-beta: [K, C] each."""
-    factor, gamma = _linear(contexts, losses, beta)
-    curves = factor[:, None] * np.exp(-np.outer(beta, np.log(contexts)))
-    return losses - curves - gamma[:, None], curves
-
-
-def _squares(
-    contexts: NDArray[np.float64], losses: NDArray[np.float64], beta: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    residuals, _ = _residuals(contexts, losses, beta)
-    sums: NDArray[np.float64] = np.einsum("kc,kc->k", residuals, residuals)
-    return sums
-
-
 def _slope(
     contexts: NDArray[np.float64], losses: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Half the derivative of the sum of squares by beta.
+    """[K]: half the derivative by beta of the sum of squares, over the factor.
 
     At the best factor and gamma their derivatives are 0, so only c^-beta itself counts.
     """
-    residuals, curves = _residuals(contexts, losses, beta)
+    factor, gamma = _linear(contexts, losses, beta)
+    curves = np.exp(-np.outer(beta, np.log(contexts)))
+    residuals = losses - factor[:, None] * curves - gamma[:, None]
     found: NDArray[np.float64] = np.einsum("kc,kc,c->k", residuals, curves, np.log(contexts))
     return found
 

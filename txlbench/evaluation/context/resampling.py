@@ -88,7 +88,13 @@ def interval(values: NDArray[np.float64]) -> Interval:
 
 def intervals(values: NDArray[np.float64]) -> tuple[Interval, ...]:
     """The intervals of K measures, [K, 1 + N]."""
-    return tuple(interval(each) for each in values)
+    if values.shape[1] == 1 or not np.isfinite(values).all():
+        return tuple(interval(each) for each in values)
+    lows, highs = np.quantile(values[:, 1:], [0.025, 0.975], axis=1).tolist()
+    return tuple(
+        Interval(value=value, low=low, high=high)
+        for value, low, high in zip(values[:, 0].tolist(), lows, highs, strict=True)
+    )
 
 
 def context_lengths(
