@@ -300,3 +300,46 @@ def test_groups_need_the_same_contexts_only():
 def test_many_numbers_are_named_briefly():
     assert brief(np.array([1, 2])) == "1, 2"
     assert brief(np.arange(0, 100)) == "0 to 99 (100 of them)"
+
+
+TEXT = {
+    "ids": np.arange(106) % 3,
+    "pieces": np.array(["a", "b", "c"]),
+    "counts": np.array([7, 0, 2]),
+}
+
+
+def test_a_file_may_hold_its_text(path):
+    save(path, **TEXT)
+    found = read_loss_file(path)
+    assert {name: array.tolist() for name, array in found.text.items()} == {
+        name: array.tolist() for name, array in TEXT.items()
+    }
+    write_loss_file(path, found.at((32,)))
+    assert read_loss_file(path).text["pieces"].tolist() == ["a", "b", "c"]
+
+
+def test_pieces_without_ids_say_nothing(path):
+    save(path, pieces=TEXT["pieces"])
+    assert read_loss_file(path).text == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ids": np.arange(105) % 3},
+        {"ids": np.arange(106) % 3 - 1},
+        {"ids": np.zeros((2, 60), dtype=int)},
+        {"ids": np.zeros(106)},
+        {"pieces": np.array(["a", "b"])},
+        {"pieces": np.arange(3)},
+        {"counts": np.array([1])},
+        {"counts": np.array(["a", "b", "c"])},
+        {"ids": np.zeros(0, dtype=int)},
+    ],
+)
+def test_a_text_that_does_not_fit_is_refused(path, changes):
+    save(path, **{**TEXT, **changes})
+    with pytest.raises(UserError, match=rf"a.npz: {next(iter(changes))}: ") as caught:
+        read_loss_file(path)
+    assert "\n" not in str(caught.value)

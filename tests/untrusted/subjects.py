@@ -16,6 +16,7 @@ import torch
 
 from tests.models.convert.official_modules import save_official
 from tests.models.convert.scored import GOLDEN
+from tests.reporting.context_records import write_record as write_context
 from tests.reporting.laboratory import Laboratory
 from tests.reporting.recl_records import write_record
 from tests.reporting.speed_records import bench_result, write_bench
@@ -178,6 +179,7 @@ def _open_corpus(folder: Path) -> None:
 def _finding(kind: str) -> Subject:
     def make(folder: Path) -> None:
         write_record(folder)
+        write_context(folder)
         write_speed(folder)
         write_bench(folder, bench_result("train", 10.0))
         (folder / "truth.json").write_text(json.dumps(TRUTH))

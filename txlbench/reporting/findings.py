@@ -121,9 +121,11 @@ def _write(stem: Path, shown: Presentation, look: Look) -> FindingReport:
     with style(look.width):
         for name, draw in shown.figures.items():
             drawing = draw()
-            paths += write_figure(drawing, stem.parent / "figures" / name, shown, look)
+            files = write_figure(drawing, stem.parent / "figures" / name, shown, look)
             if drawing is not None and shown.html is not None:
-                images.append((drawing.title, as_png(drawing)))
+                written = next((file.read_bytes() for file in files if file.suffix == ".png"), None)
+                images.append((drawing.title, written or as_png(drawing)))
+            paths += files
     if shown.html is not None:
         paths.insert(0, stem.with_suffix(".html"))
         write_text(paths[0], shown.html(images))

@@ -23,15 +23,17 @@ STRETCHES = 10
 
 
 class NoSpanError(Exception):
-    """Losses are not of successive tokens; the message says so."""
+    """Losses do not let stretches of context be compared; the message says why."""
 
 
 def token_view(group: ModelGroup, text: TokenText | None) -> TokenView:
     """The span of successive tokens that context helps most, in the mean over models.
 
     Raises:
-        NoSpanError: where the scored tokens do not stand side by side.
+        NoSpanError: where the scored tokens do not stand side by side, or contexts are missing.
     """
+    if len(group.contexts) < 2:
+        raise NoSpanError("one context only was measured")
     first, length = _span(group)
     rows = stretch_ends(group.contexts)
     ends = tuple(group.contexts[row] for row in rows)
