@@ -19,8 +19,8 @@ from txlbench.commands.recl import (
     unit_of,
     with_seeds,
 )
-from txlbench.commands.recl_request import ReclRequest, Subject
-from txlbench.commands.stored_losses import Progress, silent
+from txlbench.commands.recl_request import Progress, ReclRequest, Subject
+from txlbench.commands.stored_losses import silent
 from txlbench.errors import UserError
 from txlbench.evaluation.context.context_report import NOT_DENSE, context_group
 from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
@@ -81,7 +81,14 @@ def measure_context(request: ContextRequest, progress: Progress = silent) -> Con
         command=asked.command,
         models={title: source_of(subject) for title, subject in subjects.items()},
         groups=tuple(
-            context_group(model_group(group), terms, text_of(group), each, why_not)
+            context_group(
+                model_group(group),
+                terms,
+                text_of(group),
+                each,
+                why_not,
+                by_token=group[0].losses.bytes is None,
+            )
             for group, each in zip(groups, dense, strict=True)
         ),
         recl=recl,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from txlbench.commands.model_ref import ModelRef
 from txlbench.commands.recl_request import Subject
 from txlbench.config.base import Split
 from txlbench.config.catalogue import CORPORA, Level
@@ -46,14 +47,24 @@ def _of_model(subject: Subject) -> TokenText | None:
     if ref.trained is not None:
         corpus = _prepared(ref.trained.corpus)
         training = None if corpus is None else corpus.ids("train")
-    tokens = ref.capabilities.tokens
     return TokenText(
         text.ids,
-        tokens,
+        _pieces(ref, text.ids[: int(subject.losses.positions[-1]) + 1]),
         None if training is None else _counts(training, ref.capabilities.vocabulary_size),
         training,
         UNITS_OF_LEVELS[text.level],
     )
+
+
+def _pieces(ref: ModelRef, ids: NDArray[Any]) -> Sequence[str] | None:
+    """What ids read as: the vocabulary, or what the tokenizer makes of those that occur."""
+    if ref.open_tokenizer is None:
+        return ref.capabilities.tokens
+    tokenizer, used = ref.tokenizer(), np.unique(ids).tolist()
+    pieces = [""] * (used[-1] + 1)
+    for number in used:
+        pieces[number] = tokenizer.decode([number])
+    return pieces
 
 
 def _of_file(file: LossFile) -> TokenText | None:

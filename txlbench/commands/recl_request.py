@@ -104,7 +104,8 @@ class Subject:
         paper: such as {"recl_r0.1": 900}.
         title: what tables and figures call it.
         with_resets: losses of the same model trained with memory resets, where there is one.
-        ref, text: the model and the text it was scored on; None where a loss file was given.
+        ref, text: the model and the text it was scored on; None where a loss file was given, and
+            no text where several tokenizers share it.
     """
 
     reference: str

@@ -161,7 +161,8 @@ def _subject(reference: str, plan: Plan, request: ReclRequest) -> Subject:
     losses, *resets = [each.read() for each in plan]
     with_resets = resets[0] if resets else None
     ref, text = plan[0].ref, plan[0].text
-    return Subject(reference, losses, ref.paper, with_resets=with_resets, ref=ref, text=text)
+    by_token = text if isinstance(text, ScoredText) else None
+    return Subject(reference, losses, ref.paper, with_resets=with_resets, ref=ref, text=by_token)
 
 
 def optimum_losses(request: ReclRequest) -> LossFile:

@@ -276,11 +276,16 @@ class ContextRecord(Finding):
     contexts: Annotated[tuple[int, ...], Field(min_length=1)]
     dense: PositiveInt | None
     seed: int
-    unit: Literal["bpc", "ppl"]
+    unit: Literal["bpc", "bpb", "ppl"]
     models: dict[str, ReclSource]
     groups: Annotated[tuple[ContextGroup, ...], Field(min_length=1)]
     recl: ReclRecord | None
     recl_missing: str | None
+
+    @property
+    def counted_in(self) -> str:
+        """What contexts are counted in."""
+        return "bytes" if self.unit == "bpb" else "tokens"
 
     def named_groups(self) -> Iterator[ContextGroup]:
         """The groups, with letters where there are several."""

@@ -20,8 +20,8 @@ NOT_AVAILABLE = "not available"
 
 
 def in_unit(found: Interval, unit: str) -> Interval:
-    """Nats as bits where a token is a character or byte."""
-    scale = 1 / math.log(2) if unit == "bpc" else 1.0
+    """Nats as bits where losses are those of characters or bytes."""
+    scale = 1.0 if unit == "ppl" else 1 / math.log(2)
     low, high = found.low, found.high
     return Interval(
         value=found.value * scale,
@@ -31,7 +31,7 @@ def in_unit(found: Interval, unit: str) -> Interval:
 
 
 def unit_of_loss(unit: str) -> str:
-    return "bits" if unit == "bpc" else "nats"
+    return "nats" if unit == "ppl" else "bits"
 
 
 def with_interval(found: Interval | None, form: str = ".3f") -> str:
@@ -145,7 +145,7 @@ def explanations(record: ContextRecord) -> Iterator[str]:
     yield (
         "ECL: the shortest context from which on perplexity is within "
         f"{record.threshold:.0%} of the best. Harmed tokens: those whose loss is more than 0.1 "
-        f"nats higher with {record.contexts[-1]} tokens than with {record.contexts[0]}. Power "
+        f"nats higher at context {record.contexts[-1]} than at {record.contexts[0]}. Power "
         "law: m(c) = (alpha/c)^beta + gamma. Key tokens: LSD above 2 and LCL above -2 by the "
         "model itself, less the share with both contexts exchanged, which noise gives; LongPPL "
         "over those of the group's best model."

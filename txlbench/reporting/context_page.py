@@ -95,7 +95,8 @@ def _lead(record: ContextRecord) -> str:
     where = f" of the split {' and '.join(places)}" if places else ""
     where += f" of {' and '.join(sorted(corpora))}" if corpora else ""
     return (
-        f"Each of {tokens} tokens{where} was predicted from exactly c tokens before it, for "
+        f"Each of {tokens} tokens{where} was predicted from exactly c {record.counted_in} "
+        "before it, for "
         f"{len(record.contexts)} contexts c from {record.contexts[0]} to {record.contexts[-1]}. "
         "In brackets: 95 % intervals, of these tokens only."
     )

@@ -58,7 +58,11 @@ def power_law_table(record: ContextRecord) -> Table:
     columns = [
         *model_columns([(group, law.model) for group, law in found]),
         Column("beta", tuple(with_interval(law.beta) for _, law in found), True),
-        Column("alpha (tokens)", tuple(with_interval(law.alpha, ".3g") for _, law in found), True),
+        Column(
+            f"alpha ({record.counted_in})",
+            tuple(with_interval(law.alpha, ".3g") for _, law in found),
+            True,
+        ),
         Column("gamma (nats)", tuple(with_interval(law.gamma) for _, law in found), True),
         Column("R²", tuple(f"{law.r_squared:.4f}" for _, law in found), True),
         Column(
@@ -119,7 +123,7 @@ def class_table(record: ContextRecord) -> Table:
         Column("ECL", tuple(with_interval(curve.ecl, ".0f") for *_, curve in found), True),
     ]
     footer = [
-        f"Gain: from {record.contexts[0]} to {record.contexts[-1]} tokens of context, for each "
+        f"Gain: from context {record.contexts[0]} to {record.contexts[-1]}, for each "
         "token of the class; part: of the model's whole gain."
     ]
     return filled_table(record, "Classes of tokens", columns, footer)

@@ -83,12 +83,15 @@ def _amount(record: ContextRecord, group: ContextGroup, model: str) -> Iterator[
     curve, first, last = group.curve(model), record.contexts[0], record.contexts[-1]
     if _is_bounded(record, group, model):
         longest = dict(zip(group.models, group.longest, strict=True))[model]
-        yield f"It can use no more than {longest} tokens, and was measured from {first} on."
+        yield (
+            f"It can use no more than {longest} {record.counted_in}, and was measured from "
+            f"{first} on."
+        )
         return
     bound = "At most " if curve.ecl.value <= first else ""
     yield (
-        f"{bound}{with_interval(curve.ecl, '.0f')} tokens: from there on perplexity is within "
-        f"{record.threshold:.0%} of its best (ECL)."
+        f"{bound}{with_interval(curve.ecl, '.0f')} {record.counted_in}: from there on perplexity "
+        f"is within {record.threshold:.0%} of its best (ECL)."
     )
     if record.recl is not None:
         home = next(each for each in record.recl.groups if model in each.models)
@@ -107,8 +110,8 @@ def _amount(record: ContextRecord, group: ContextGroup, model: str) -> Iterator[
     law = next((each for each in group.power_laws if each.model == model), None)
     if law is not None and law.four_times.is_resolved:
         yield (
-            f"By its power law (beta {with_interval(law.beta, '.2f')}), {4 * last:,} tokens would "
-            f"save another {_loss(law.four_times, record)}."
+            f"By its power law (beta {with_interval(law.beta, '.2f')}), {4 * last:,} "
+            f"{record.counted_in} would save another {_loss(law.four_times, record)}."
         )
 
 
@@ -173,12 +176,13 @@ def _unresolved(record: ContextRecord, group: ContextGroup, model: str) -> Itera
     gain = group.curve(model).gain
     if not gain.is_resolved and not _is_bounded(record, group, model):
         yield (
-            f"Whether {record.contexts[-1]} tokens are better than {record.contexts[0]}: "
+            f"Whether {record.contexts[-1]} {record.counted_in} are better than "
+            f"{record.contexts[0]}: "
             f"{_loss(gain, record)}."
         )
     above = group.curve(model).above_best[-1]
     if model != group.best and not above.is_resolved:
-        yield f"Whether it is worse than {group.best} at {record.contexts[-1]} tokens."
+        yield f"Whether it is worse than {group.best} at context {record.contexts[-1]}."
     for missing in group.missing:
         if model in missing.models:
             yield f"{missing.measure[0].upper()}{missing.measure[1:]}: {missing.reason}."
@@ -193,8 +197,8 @@ def summary(record: ContextRecord) -> Iterator[str]:
         if useful:
             yield (
                 f"{place}The group's best prediction still improves up to {useful[-1].longer} "
-                f"tokens of context (last resolved step: {_loss(useful[-1].nats, record)} of "
-                "V-information)."
+                f"{record.counted_in} of context (last resolved step: "
+                f"{_loss(useful[-1].nats, record)} of V-information)."
             )
         elif group.information:
             yield f"{place}No step of context improves the group's best prediction measurably."

@@ -64,6 +64,7 @@ def context_group(
     text: TokenText | None = None,
     dense: ModelGroup | None = None,
     why_not_dense: str = NOT_DENSE,
+    by_token: bool = True,
 ) -> ContextGroup:
     """All measures of a group.
 
@@ -71,6 +72,7 @@ def context_group(
         text: of the scored tokens, as far as it is known.
         dense: the same models at contexts 1, 2, 3, ..., perhaps on other tokens.
         why_not_dense: what is said where there is none.
+        by_token: whether losses are of single tokens, not of units that tokenizers share.
     """
     gaps = _Gaps()
     resampling = Resampling.of(group.losses, group.positions, terms.seed)
@@ -84,7 +86,9 @@ def context_group(
     if not scores:
         gaps.add("ICL score", "needs contexts {} and {}".format(*ICL_CONTEXTS))
     several = len(group.contexts) > 1
-    keys = tuple(key_tokens(group, means, resampling)) if several else ()
+    keys = tuple(key_tokens(group, means, resampling)) if several and by_token else ()
+    if not by_token:
+        gaps.add("LongPPL", "several tokenizers share no tokens")
     for each in keys:
         if each.longppl is None and each.model == each.chosen_by:
             why = f"{each.tokens} key tokens, fewer than {FEWEST_KEYS}"

@@ -44,7 +44,7 @@ def draw_curves(record: ContextRecord, group: ContextGroup, palette: Palette) ->
             End(record.contexts[-1], shown[-1], curve.model, colour, palette.ink(curve.model))
         )
     set_limits(axes, heights, record.unit)
-    _set_contexts(axes, record.contexts, "" if several else "context (tokens)")
+    _set_contexts(axes, record.contexts, "" if several else f"context ({record.counted_in})")
     axes.set_ylabel(unit_name(record.unit, axes.get_yscale()))
     label_ends(axes, ends)
     if several:
@@ -94,7 +94,7 @@ def _draw_above_best(
         ends.append(
             End(record.contexts[-1], heights[-1], curve.model, colour, palette.ink(curve.model))
         )
-    _set_contexts(axes, record.contexts, "context (tokens)")
+    _set_contexts(axes, record.contexts, f"context ({record.counted_in})")
     axes.set_ylabel(f"above {_short(group.best)} ({unit_of_loss(record.unit)})")
     label_ends(axes, ends)
 
@@ -129,7 +129,7 @@ def draw_harm(record: ContextRecord, group: ContextGroup, palette: Palette) -> D
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
     axes.set_ylabel("share of tokens")
-    _set_contexts(axes, record.contexts[1:], "context grown to (tokens)")
+    _set_contexts(axes, record.contexts[1:], f"context grown to ({record.counted_in})")
     label_ends(axes, ends)
     delta = group.curves[0].harm[0].delta
     key = (key_handle("harmed"), key_handle("helped", DASHED))

@@ -48,7 +48,7 @@ def draw_classes(record: ContextRecord, group: ContextGroup, palette: Palette) -
         _draw_kind(panel, record, group, kind, palette)
     first, last = record.contexts[0], record.contexts[-1]
     axes[-1].set_xlabel(
-        f"gain from {first} to {last} tokens of context ({unit_of_loss(record.unit)})"
+        f"gain from {first} to {last} {record.counted_in} of context ({unit_of_loss(record.unit)})"
     )
     key = tuple(
         key_handle(
