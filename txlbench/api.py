@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from txlbench.commands.model_ref import LoadedModel
 
-__all__ = ["ablate", "context_losses", "evaluate", "load", "recl", "results"]
+__all__ = ["ablate", "context", "context_losses", "evaluate", "load", "recl", "results"]
 
 set_threads()  # effective where PyTorch has not been imported yet
 
@@ -111,6 +111,26 @@ def recl(*models: str, **settings: Any) -> pd.DataFrame:
 
     request = ReclRequest((models,), **settings)
     return pd.DataFrame(map(dict, recl_lines(measure_recl(request))))
+
+
+def context(*models: str, **settings: Any) -> pd.DataFrame:
+    """Every measure of context of a group of models, or loss files.
+
+    Args:
+        settings: fields of `txlbench.commands.context.ContextRequest`, such as contexts, tokens
+            and dense.
+
+    Returns:
+        A line for each measure, model and place where it was taken, with its value and its 95 %
+        interval; losses in nats. Nothing is written but the losses, which are kept.
+    """
+    import pandas as pd
+
+    from txlbench.commands.context import ContextRequest, measure_context
+    from txlbench.reporting.context import context_lines
+
+    request = ContextRequest((models,), **settings)
+    return pd.DataFrame(map(dict, context_lines(measure_context(request))))
 
 
 def ablate(spec: str | Path, **settings: Any) -> pd.DataFrame:
