@@ -10,10 +10,17 @@ import pytest
 from tests.commands.loss_files import save as save_plain
 from tests.reporting.context_records import DENSE, measured, save
 from tests.runs.trial import execute_all, plan_of, write_spec, write_text
-from txlbench.commands.context import ContextRequest, measure_context, run_context
+from txlbench.commands.context import (
+    ContextRequest,
+    _note_exponents,
+    measure_context,
+    run_context,
+)
+from txlbench.commands.model_ref import Capabilities, ModelRef
 from txlbench.commands.recl import identity, measure_recl
-from txlbench.commands.recl_request import ReclRequest
+from txlbench.commands.recl_request import ReclRequest, Subject
 from txlbench.errors import UserError
+from txlbench.records.loss_file import LossFile
 
 COARSE = (4, 8, 12, 16, 20, 24, 28, 32)
 
@@ -149,6 +156,34 @@ def test_a_trained_run_knows_its_text(folder):
     stamps = [path.stat().st_mtime_ns for path in (kept, dense)]
     measure_context(request)
     assert [path.stat().st_mtime_ns for path in (kept, dense)] == stamps
+
+
+def test_exponents_are_left_with_the_runs_they_are_of(folder, record):
+    write_text(Path("mine.txt"), words=500)
+    write_spec(rows=[{"label": "XL"}, {"label": "LSTM", "set": {"model.kind": "lstm"}}])
+    runs = plan_of()
+    group = [
+        Subject("", LossFile(np.ones((1, 1)), np.ones(1), np.ones(1)), title=title, ref=ref)
+        for title, run in zip(("XL", "LSTM"), runs, strict=True)
+        for ref in [ModelRef("", Capabilities(1), Path(), str, print, run=run.directory)]
+    ]
+    for run in runs:
+        run.directory.path.mkdir(parents=True)
+    _note_exponents([group], record)
+    for title, run, power in zip(("XL", "LSTM"), runs, (0.5, 0.3), strict=True):
+        found = run.directory.read_exponent()
+        (expected,) = [
+            each.exponent
+            for each in record.groups[0].mutual_information.exponents
+            if (each.model, each.way) == (title, "corrected")
+        ]
+        assert (found.value, found.low, found.high) == (
+            expected.value,
+            expected.low,
+            expected.high,
+        )
+        assert (found.length, found.way) == (16, "corrected")
+        assert found.value == pytest.approx(power, abs=0.15)
 
 
 def test_losses_that_are_kept_need_no_torch(folder):

@@ -11,6 +11,7 @@ from txlbench.config.measurements import (
     at_attention_length,
     attention_lengths,
     by_position,
+    distance_met,
     skipped_lengths,
     training_regime,
 )
@@ -159,3 +160,41 @@ def test_every_field_is_part_of_a_measurements_name():
     assert len(keys) == len(changes) + 1
     assert all(set(key) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for key in keys)
     assert base.key.startswith("test-streaming-t8-")
+
+
+def pairs_met(config, segments=8):
+    """How often each distance is met in one segment once memory is full, pair by pair."""
+    train, same_length = config.train, config.model.same_length
+    counts: dict[int, int] = {}
+    first = 0 if train.loss == "full" or train.aux_positions else train.tgt_len // 2
+    start = segments * train.tgt_len
+    for query in range(start + first, start + train.tgt_len):
+        for key in range(start - train.memory, query + 1):
+            distance = query - key
+            if not same_length or distance < train.memory:
+                counts[distance] = counts.get(distance, 0) + 1
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("train", "model", "expected"),
+    [
+        ({"tgt_len": 16, "recurrence": False}, {}, 8),
+        ({"tgt_len": 15, "recurrence": False}, {}, 8),
+        ({"tgt_len": 16, "mem_len": 16}, {}, 24),
+        ({"tgt_len": 16, "mem_len": 50}, {}, 58),
+        ({"tgt_len": 16, "mem_len": 50}, {"same_length": True}, 49),
+        ({"tgt_len": 16, "recurrence": False, "loss": "half"}, {}, 12),
+        ({"tgt_len": 16, "recurrence": False, "loss": "half", "aux_positions": True}, {}, 8),
+    ],
+)
+def test_the_distance_met_is_that_of_pairs_counted_one_by_one(train, model, expected):
+    config = run(train=train, model=model)
+    counts = pairs_met(config)
+    often = [distance for distance, count in counts.items() if 2 * count >= counts[1]]
+    assert distance_met(config) == max(often) == expected
+
+
+def test_recurrent_state_and_single_tokens_have_no_distances():
+    assert distance_met(run(train={"tgt_len": 16}, model={"kind": "lstm"})) is None
+    assert distance_met(run(train={"tgt_len": 1, "recurrence": False})) is None

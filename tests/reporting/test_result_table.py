@@ -11,7 +11,7 @@ from tests.records.as_record import as_record
 from tests.reporting.laboratory import COMMIT, SPEC, UNIGRAM_LOSS, Laboratory, quality
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.schema import Facts, RunState, Summary
+from txlbench.records.schema import DenseExponent, Facts, RunState, Summary
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import TableChoice, build_table, compact, table_frame
@@ -272,7 +272,7 @@ def test_a_terminal_gets_each_note_once(laboratory: Laboratory) -> None:
         for loss in ("half", "full")
     ]
     table = for_terminal(table_of(laboratory.finished(rows=rows)), "source")
-    assert table.footer[1] == "All rows: incoherent: absolute positions with memory"
+    assert table.footer.count("All rows: incoherent: absolute positions with memory") == 1
 
 
 def test_an_edited_checkout_is_seen_in_the_short_form() -> None:
@@ -365,6 +365,23 @@ def test_attention_lengths_of_seeds_are_a_set(laboratory: Laboratory) -> None:
         run.write_summary(as_record(Summary, summary))
     assert cells(table_of(directory), "attention length")["xl"] == "16, 64"
     assert frame_of(directory).loc["xl", "attention_lengths"] == "16 64 16"
+
+
+def test_predictors_stand_beside_the_results(laboratory: Laboratory) -> None:
+    """Memory 16 and segments of 16: distance 24 is met half as often as 1; without memory, 8."""
+    directory = laboratory.finished(rows=SPEC["rows"])
+    table = table_of(directory)
+    assert cells(table, "distance met") == {"xl": "24", "xl, no memory": "8", "absolute": "12"}
+    assert "L²M exponent" not in table.header
+    assert any(line.startswith("Distance met: the largest") for line in table.footer)
+    for (_, _, run), value in zip(laboratory.runs(directory), (0.4, 0.5, 0.6), strict=False):
+        run.write_exponent(as_record(DenseExponent, {"value": value}))
+    table = table_of(directory)
+    assert cells(table, "L²M exponent")["xl"] == "0.50 ± 0.25"
+    assert cells(table, "L²M exponent")["absolute"] == ""
+    frame = frame_of(directory)
+    assert float(frame.loc["xl", "l2m_exponent"]) == pytest.approx(0.5)
+    assert int(frame.loc["xl", "distance_met"]) == 24
 
 
 def test_the_share_of_unknown_words_is_said(laboratory: Laboratory) -> None:

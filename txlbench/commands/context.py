@@ -1,5 +1,6 @@
 """`context`: every measure of context of groups of models, from losses that are kept."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from txlbench.records.context_schema import ContextRecord
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.finding_schema import ReclRecord
 from txlbench.records.loss_file import check_agreement, check_contexts, read_loss_file
+from txlbench.records.schema import DenseExponent
 
 FEWEST_DENSE = 8
 """Contexts 1, 2, 3, ... that count as dense where nobody asked for any."""
@@ -60,7 +62,7 @@ def run_context(request: ContextRequest, progress: Progress = silent) -> Publish
 
 
 def measure_context(request: ContextRequest, progress: Progress = silent) -> ContextRecord:
-    """Measures every group. Writes nothing but losses."""
+    """Measures every group. Writes nothing but losses, and exponents beside the runs' own."""
     asked, rows = with_seeds(_thinned(request))
     groups = read_groups(asked, progress, check=None)
     for group in groups:
@@ -70,7 +72,7 @@ def measure_context(request: ContextRequest, progress: Progress = silent) -> Con
     terms = ReclTerms(asked.shares, asked.threshold, asked.seed)
     subjects = {subject.title: subject for group in groups for subject in group}
     recl, recl_missing = _recl(groups, asked, rows)
-    return ContextRecord(
+    found = ContextRecord(
         schema=ContextRecord.SCHEMA,
         threshold=terms.threshold,
         contexts=tuple(groups[0][0].losses.contexts.tolist()),
@@ -94,6 +96,28 @@ def measure_context(request: ContextRequest, progress: Progress = silent) -> Con
         recl=recl,
         recl_missing=recl_missing,
     )
+    _note_exponents(groups, found)
+    return found
+
+
+def _note_exponents(groups: Groups, record: ContextRecord) -> None:
+    """Leaves exponents with the runs they are of, for the tables of their experiments."""
+    for subjects, group in zip(groups, record.groups, strict=True):
+        runs = {subject.title: subject.ref.run for subject in subjects if subject.ref is not None}
+        measured = group.mutual_information
+        for each in measured.exponents if measured else ():
+            run, found = runs.get(each.model), each.exponent
+            if run is not None and found is not None and measured is not None:
+                note = DenseExponent(
+                    length=each.lengths[-1],
+                    tokens=measured.tokens,
+                    way=each.way,
+                    value=found.value,
+                    low=found.low,
+                    high=found.high,
+                )
+                with contextlib.suppress(OSError):  # somebody else's runs may be read only
+                    run.write_exponent(note)
 
 
 def _thinned(request: ContextRequest) -> ContextRequest:

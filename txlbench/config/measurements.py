@@ -94,6 +94,26 @@ def training_span(config: Settings) -> AttentionSpan:
     )
 
 
+def distance_met(config: RunConfig) -> int | None:
+    """The largest distance that training met at least half as often as distance 1; None if none.
+
+    Distances are those from a query to its keys, counted over the trained targets of a segment
+    with full memory. A segment of L tokens without memory meets distance d L - d times, one with a
+    memory of M every d <= M L times. How far a model uses context follows how often it met a
+    distance rather than the longest one (An et al. 2024). Recurrent state has no distances.
+    """
+    train, model = config.train, config.model
+    if model.is_recurrent:
+        return None
+    first = train.tgt_len - train.stride if not train.aux_positions else 0
+    window = (
+        train.memory - 1 if model.same_length and train.memory else train.memory + train.tgt_len
+    )
+    reaches = [min(query + train.memory, window) for query in range(first, train.tgt_len)]
+    met = sorted((reach for reach in reaches if reach >= 1), reverse=True)
+    return met[(len(met) - 1) // 2] if met else None
+
+
 def training_regime(config: Settings, split: Part) -> Measurement:
     """PPL init: segment and memory as trained; without recurrence windows as trained."""
     train, evaluate = segments_of(config), config.evaluate

@@ -22,6 +22,7 @@ from txlbench.errors import UserError
 from txlbench.files import read_json, read_json_lines, write_json, write_text
 from txlbench.records.claim import check_claim, is_claimed
 from txlbench.records.schema import (
+    DenseExponent,
     EvaluationRecord,
     Facts,
     Failure,
@@ -237,6 +238,13 @@ class RunDirectory:
         """Final numbers, each with how it was obtained; without any until the run is trained."""
         return self._read("summary.json", Summary)
 
+    def write_exponent(self, exponent: DenseExponent) -> None:
+        self._write("exponent.json", exponent.content)
+
+    def read_exponent(self) -> DenseExponent:
+        """One without a value if none was measured."""
+        return self._read("exponent.json", DenseExponent)
+
     # Whole or damaged
 
     def damage(self) -> str:
@@ -244,7 +252,7 @@ class RunDirectory:
         try:
             if (self.path / "config.yaml").exists() and self.state is not RunState.IMPORTED:
                 self.read_config()
-            _ = self.state, self.read_facts(), self.read_summary()
+            _ = self.state, self.read_facts(), self.read_summary(), self.read_exponent()
             for lines in (self.read_metrics(), self.read_timings()):
                 deque(lines, maxlen=0)
             for path in sorted(self.evaluations.glob("*.json")):

@@ -240,6 +240,22 @@ class Summary(Record):
         return found[-1] if found else None
 
 
+class DenseExponent(Record):
+    """`exponent.json`: the L²M exponent that `context --dense` measured of a run's losses.
+
+    Attributes:
+        length: the largest L.
+        low, high: its 95 % interval.
+    """
+
+    length: Count | None = None
+    tokens: Count | None = None
+    way: str = ""
+    value: FiniteFloat | None = None
+    low: FiniteFloat | None = None
+    high: FiniteFloat | None = None
+
+
 class LogLine(Record):
     """A line of `metrics.jsonl` or `timings.jsonl`."""
 

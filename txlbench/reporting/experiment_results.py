@@ -28,6 +28,7 @@ class RunResult:
         error: what ended a failed or diverged run, or is wrong with the files of a damaged one, in
             one line; else empty.
         outcome: None without numbers.
+        exponent: the L²M exponent, where `context --dense` measured it.
     """
 
     line: Line
@@ -38,6 +39,7 @@ class RunResult:
     facts: Facts
     training: TrainingSummary
     outcome: Outcome | None
+    exponent: float | None = None
 
     @property
     def label(self) -> str:
@@ -209,6 +211,7 @@ def _read_run(line: Line, config: RunConfig, run: RunDirectory) -> RunResult:
         facts=run.read_facts(),
         training=summary.training or TrainingSummary(),
         outcome=outcome,
+        exponent=run.read_exponent().value,
     )
     if outcome is not None and result.is_exploded(outcome.best.loss):
         what = f"the loss is {outcome.best.loss:.4g} nats"

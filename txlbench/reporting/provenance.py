@@ -92,10 +92,24 @@ def how_obtained(rows: Sequence[TableRow]) -> list[str]:
         f"{lengths}, whichever is best on valid; attention length: the shortest within "
         f"{_values(run.config.evaluate.tolerance for run in scored)} nats of it.",
         *_positions(rows),
+        *_predictors(rows),
         *_unknown_words(rows),
         *_trained(rows),
         *_intervals(rows),
     ]
+
+
+def _predictors(rows: Sequence[TableRow]) -> list[str]:
+    """What the columns are that were computed or taken from `context`, where they are shown."""
+    lines = []
+    if any(row.distance_met is not None for row in rows):
+        lines.append(
+            "Distance met: the largest distance between two tokens that training met at least half "
+            "as often as distance 1; computed, not measured."
+        )
+    if any(row.exponent for row in rows):
+        lines.append("L²M exponent: growth of mutual information, by `context --dense`.")
+    return lines
 
 
 def _positions(rows: Sequence[TableRow]) -> list[str]:

@@ -47,6 +47,8 @@ def build_table(
         *_configuration(rows),
         *(column for unit in units(rows) for column in _results(rows, unit, choice.digits)),
         _column("attention length", rows, _attention_lengths, True, 2),
+        _column("distance met", rows, lambda row: _count(row.distance_met), True, 3),
+        _column("L²M exponent", rows, lambda row: _exponent(row.exponent), True, 3),
         *_paper(rows),
         _column("state", rows, lambda row: row.state),
         _column("notes", rows, lambda row: "; ".join(notes(row, reference))),
@@ -125,6 +127,17 @@ def _results(rows: Sequence[TableRow], unit: str, digits: int | None) -> list[Co
 def _attention_lengths(row: TableRow) -> str:
     """The lengths that seeds have, each once."""
     return ", ".join(map(str, sorted(set(row.attention_lengths))))
+
+
+def _count(number: int | None) -> str:
+    return EMPTY if number is None else f"{number:,}"
+
+
+def _exponent(found: Estimate | None) -> str:
+    """Mean over seeds, with its interval where there are several."""
+    if found is None:
+        return EMPTY
+    return f"{found.mean:.2f}" + (f" ± {found.half_width:.2f}" if found.half_width else "")
 
 
 def _paper(rows: Sequence[TableRow]) -> list[Column]:
@@ -206,6 +219,8 @@ def _numbers(row: TableRow, varied: Mapping[str, object]) -> dict[str, object]:
         "n": len(row.counted),
         **_estimates(row),
         "attention_lengths": " ".join(map(str, row.attention_lengths)),
+        "distance_met": row.distance_met,
+        "l2m_exponent": row.exponent and row.exponent.mean,
         **{f"paper_{name}": value for name, value in row.line.paper.items()},
         "state": row.state,
         **_obtained(row),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from txlbench.config.grid import Line
+from txlbench.config.measurements import distance_met
 from txlbench.records.schema import Outcome, RunState
 from txlbench.reporting.experiment_results import Results, RunResult
 
@@ -141,6 +142,16 @@ class TableRow:
         if not (self.did_train and self.reference.did_train):
             return None
         return paired_difference(self.values(loss), self.reference.values(loss))
+
+    @property
+    def distance_met(self) -> int | None:
+        """The largest distance met in training at least half as often as distance 1."""
+        return distance_met(self.first.config)
+
+    @property
+    def exponent(self) -> Estimate | None:
+        """The L²M exponent over the seeds of which it was measured; None without any."""
+        return estimate([run.exponent for run in self.counted if run.exponent is not None])
 
     @property
     def targets(self) -> int | None:
