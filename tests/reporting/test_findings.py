@@ -6,7 +6,7 @@ import pytest
 
 from tests.reporting import context_records, recl_records, speed_records, test_truth
 from txlbench.errors import UserError
-from txlbench.records.finding_files import FINDINGS
+from txlbench.records.experiment_directory import FINDINGS
 from txlbench.records.finding_schema import read_finding
 from txlbench.reporting.figures.style import Palette
 from txlbench.reporting.findings import model_palette, report_finding

@@ -35,8 +35,7 @@ from txlbench.data.source import TextFile
 from txlbench.models.convert.hf import read_hf
 from txlbench.models.convert.tf import TensorBundle, read_tf
 from txlbench.models.convert.torch_file import read_torch
-from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.finding_files import FINDINGS
+from txlbench.records.experiment_directory import FINDINGS, ExperimentDirectory
 from txlbench.records.loss_file import LossFile, read_loss_file, write_loss_file
 from txlbench.records.schema import EvaluationRecord
 from txlbench.reporting.experiment_results import read_results

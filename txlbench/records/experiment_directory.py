@@ -3,7 +3,7 @@
 Findings are what verbs other than `ablate` leave: a JSON file each, beside what is shown of it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +11,24 @@ from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.loading import dump_yaml
 from txlbench.errors import UserError
 from txlbench.files import write_text
-from txlbench.records.finding_files import FINDINGS
+from txlbench.records.context_schema import ContextRecord
+from txlbench.records.finding_schema import (
+    BenchRecord,
+    Finding,
+    ReclRecord,
+    SpeedRecord,
+    TruthRecord,
+)
 from txlbench.records.run_directory import RunDirectory
+
+FINDINGS: Mapping[str, type[Finding]] = {
+    "recl.json": ReclRecord,
+    "context.json": ContextRecord,
+    "truth.json": TruthRecord,
+    "bench.json": BenchRecord,
+    "speed.json": SpeedRecord,
+}
+"""File names that are looked for, and what each holds."""
 
 RESULTS = Path("results")
 """Where experiments go without --out, relative to the working directory."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from txlbench.errors import UserError
 from txlbench.files import write_text
 from txlbench.records.context_schema import ContextGroup, ContextRecord
-from txlbench.records.experiment_directory import find_experiments
-from txlbench.records.finding_files import FINDINGS
+from txlbench.records.experiment_directory import FINDINGS, find_experiments
 from txlbench.records.finding_schema import (
     BenchRecord,
     Finding,

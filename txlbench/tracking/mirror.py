@@ -17,8 +17,7 @@ from pathlib import Path
 from txlbench.config.grid import Experiment
 from txlbench.errors import UserError
 from txlbench.files import read_json_lines
-from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.finding_files import FINDINGS
+from txlbench.records.experiment_directory import FINDINGS, ExperimentDirectory
 from txlbench.records.finding_schema import read_finding
 from txlbench.records.run_directory import RunDirectory, parse_line
 from txlbench.tracking.backlog import (

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from txlbench.reporting.figures.labels import spread
+from txlbench.reporting.figures.labels import set_limits, spread
+from txlbench.reporting.figures.style import new_figure, style
 
 
 def test_far_values_stay() -> None:
@@ -22,3 +23,17 @@ def test_labels_keep_order_gap_and_frame() -> None:
         assert min(np.diff(placed)) > 0.07 - 1e-9
         assert placed[0] >= 0
         assert placed[-1] <= 1 + 1e-9
+
+
+def test_a_logarithmic_axis_has_plain_numbers() -> None:
+    """Powers of ten came as $\\mathdefault{10^{2}}$, since labels are not read as math."""
+    with style():
+        figure = new_figure(3)
+        (axes,) = figure.axes
+        set_limits(axes, [20.0, 95.0], "ppl")
+        figure.canvas.draw()
+        assert axes.get_yscale() == "log"
+        labels = [label.get_text() for label in axes.get_yticklabels(which="both")]
+    shown = {label for label in labels if label}
+    assert {"20", "30", "50"} <= shown
+    assert not any("$" in label for label in shown)

@@ -7,7 +7,14 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from txlbench.config.base import displayed
 from txlbench.records.context_schema import ContextGroup, ContextRecord, Exponent, Interval
 from txlbench.reporting.context import in_unit, unit_of_loss
-from txlbench.reporting.figures.labels import End, label_ends, set_contexts, set_limits, unit_name
+from txlbench.reporting.figures.labels import (
+    End,
+    label_ends,
+    set_contexts,
+    set_limits,
+    set_logarithmic,
+    unit_name,
+)
 from txlbench.reporting.figures.style import (
     DASHED,
     SHADE,
@@ -162,11 +169,7 @@ def draw_information(
                 End(each.lengths[-1], each.nats[-1].value, label, colour, palette.ink(each.model))
             )
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.3g}"))
-    axes.yaxis.set_minor_formatter(
-        FuncFormatter(lambda value, _: f"{value:.3g}" if f"{value:e}"[0] in "25" else "")
-    )
+    set_logarithmic(axes)
     set_contexts(axes, found.exponents[0].lengths, "length L (tokens, log scale)")
     axes.set_ylabel("I(L) in nats, log scale")
     axes.xaxis.set_minor_formatter(NullFormatter())

@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from txlbench.config.base import displayed
 from txlbench.records.finding_schema import (
@@ -15,7 +15,7 @@ from txlbench.records.finding_schema import (
     TruthRecord,
     TruthRow,
 )
-from txlbench.reporting.figures.labels import End, label_ends, set_contexts
+from txlbench.reporting.figures.labels import End, label_ends, set_contexts, set_logarithmic
 from txlbench.reporting.figures.style import (
     COLOURS,
     DASHED,
@@ -46,7 +46,7 @@ def draw_speed(record: SpeedRecord, palette: Palette) -> Drawing:
     curves = {name: _points(lines) for name, lines in lines_of.items()}
     figure = new_figure(height_for(len(curves) + bool(paper)))
     (axes,) = figure.axes
-    axes.set_yscale("log")
+    set_logarithmic(axes)
     ends, ways = [], dict.fromkeys(palette.labels, 0)
     for (name, curve), lines in zip(curves.items(), lines_of.values(), strict=True):
         model = next(iter(lines.values())).model
@@ -61,9 +61,6 @@ def draw_speed(record: SpeedRecord, palette: Palette) -> Drawing:
         axes.plot(lengths, published, color=GREY, linestyle=DASHED, marker="x")
         ends.append(End(lengths[-1], published[-1], PAPER, GREY, to_rgb(GREY)))
     set_contexts(axes, record.attention_lengths, "attention length (keys)")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("times faster (log scale)")
     label_ends(axes, ends)
     subtitle = f"times faster per token than the sliding window of {record.baseline}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from txlbench.reporting.figures.style import cut, scaled
 
@@ -112,6 +112,14 @@ def set_contexts(axes: Axes, contexts: Sequence[int], label: str) -> None:
     axes.set_xlabel(label)
 
 
+def set_logarithmic(axes: Axes) -> None:
+    """A logarithmic vertical axis with plain numbers: powers of ten would need math text."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
 def set_limits(axes: Axes, values: Sequence[float], unit: str) -> None:
     """Fixes the vertical axis around `values`; perplexities that span much on a log scale.
 
@@ -125,7 +133,7 @@ def set_limits(axes: Axes, values: Sequence[float], unit: str) -> None:
     if unit == "ppl":
         low, high = np.exp(low), np.exp(high)
     if unit == "ppl" and high > 4 * low:
-        axes.set_yscale("log")
+        set_logarithmic(axes)
         axes.set_ylim(low / 1.1, high * 1.1)
     else:
         margin = max(0.06 * (high - low), 0.005 * high) or 0.05
