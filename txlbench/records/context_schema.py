@@ -177,6 +177,7 @@ class Exponent(Record):
 
     Attributes:
         exponent, factor: b and A; None where no power describes I(L).
+        r_squared: of the straight line on log-log scales; None where some I(L) is not above 0.
         way: `model`: losses as they are; `corrected`: the first two terms mixed with the bigram
             entropy, as published.
     """
@@ -187,7 +188,7 @@ class Exponent(Record):
     nats: tuple[Interval, ...]
     exponent: Interval | None
     factor: Interval | None
-    r_squared: FiniteFloat
+    r_squared: FiniteFloat | None
 
 
 class MutualInformation(Record):

@@ -9,7 +9,7 @@ from txlbench.reporting.context import (
     unit_of_loss,
     with_interval,
 )
-from txlbench.reporting.table import Column, Table
+from txlbench.reporting.table import EMPTY, Column, Table
 
 
 def curve_table(record: ContextRecord) -> Table:
@@ -164,7 +164,11 @@ def exponent_table(record: ContextRecord) -> Table:
         Column(
             "exponent", tuple(with_interval(e.exponent) or NOT_AVAILABLE for *_, e in found), True
         ),
-        Column("R²", tuple(f"{each.r_squared:.3f}" for *_, each in found), True),
+        Column(
+            "R²",
+            tuple(EMPTY if e.r_squared is None else f"{e.r_squared:.3f}" for *_, e in found),
+            True,
+        ),
         *(
             Column(
                 f"I({size})",

@@ -134,18 +134,16 @@ def test_what_does_not_grow_has_no_exponent():
     (found, _) = measured(np.random.default_rng(0), flat)
     assert found.exponent is None
     assert found.r_squared < 0.95
-    with pytest.raises(NoExponentError, match="not above 0"):
-        measured(np.random.default_rng(0), np.arange(1.0, 33.0))
+    (found, _) = measured(np.random.default_rng(0), np.arange(1.0, 33.0))
+    assert (found.exponent, found.r_squared) == (None, None)
+    assert found.nats[0].value < 0
     with pytest.raises(NoExponentError, match="2 lengths"):
         measured(np.random.default_rng(0), curve(8))
 
 
 def test_noise_alone_gives_no_exponent():
     def claimed(random):
-        try:
-            (found, _) = measured(random, np.full(32, 2.0))
-        except NoExponentError:
-            return False
+        (found, _) = measured(random, np.full(32, 2.0))
         return found.exponent is not None
 
     assert simulated(claimed, 100).mean() <= 0.1

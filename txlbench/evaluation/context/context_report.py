@@ -156,7 +156,8 @@ def _mutual_information(
             own = list(exponents(name, resampling.means(losses), start))
             found += own
             if own[-1].exponent is None:
-                why = f"R² {own[-1].r_squared:.2f}, under {LEAST_R_SQUARED:g}"
+                fit = own[-1].r_squared
+                why = "not always above 0" if fit is None else f"R² {fit:.2f} < {LEAST_R_SQUARED:g}"
                 gaps.add("L²M exponent", f"I(L) is no power of L ({why})", (name,))
         except NoExponentError as error:
             gaps.add("L²M exponent", str(error), (name,))

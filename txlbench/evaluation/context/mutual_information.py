@@ -3,7 +3,8 @@
 I(L) between L tokens and the L tokens after them is sum over j < L of m(j) - m(L + j): what the
 second half loses where the first is not known. A power law I = A L^b is fitted on log-log scales
 to lengths 2, 4, 8, ... as in their program, by least squares without weights; it is refused where
-the line explains less than `LEAST_R_SQUARED` of log I, as where I(L) stops growing.
+the line explains less than `LEAST_R_SQUARED` of log I, as where I(L) stops growing, or I(L) is not
+above 0.
 
 No model knows an empty context well. Their program replaces m(0) + m(1) by a mixture of four
 parts bigram entropy (Grassberger's estimator, from counts) and one part the model's own m(0) +
@@ -14,6 +15,7 @@ Where no text is known the sum begins at j = 1, and there is no correction.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +33,7 @@ COUNTED = 1 << 24
 
 
 class NoExponentError(Exception):
-    """Mutual information cannot be had, or does not grow; the message says why."""
+    """Contexts are too few for mutual information; the message says how few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +122,7 @@ def exponents(model: str, means: NDArray[np.float64], start: Start | None) -> It
         means: [D, 1 + N], m(1) to m(D).
 
     Raises:
-        NoExponentError: with fewer than three lengths, or where information does not grow.
+        NoExponentError: with fewer than three lengths.
     """
     lengths = half_lengths(len(means))
     if len(lengths) < FEWEST_LENGTHS:
@@ -137,9 +139,19 @@ def _exponent(
     model: str, lengths: list[int], nats: NDArray[np.float64], is_corrected: bool
 ) -> Exponent:
     """The straight line through log I at log L: [K, 1 + N] of them."""
+    values = intervals(nats)
+    way: Literal["model", "corrected"] = "corrected" if is_corrected else "model"
     positive = np.min(nats, axis=0) > 0
     if not positive[0] or positive.mean() < LEAST_SHARE:
-        raise NoExponentError("a mutual information is not above 0, so there is no power of it")
+        return Exponent(
+            model=model,
+            way=way,
+            lengths=tuple(lengths),
+            nats=values,
+            exponent=None,
+            factor=None,
+            r_squared=None,
+        )
     with np.errstate(invalid="ignore", divide="ignore"):
         heights = np.log(np.where(nats > 0, nats, np.nan))
     across = np.log(lengths) - np.log(lengths).mean()
@@ -153,9 +165,9 @@ def _exponent(
     is_power = r_squared >= LEAST_R_SQUARED
     return Exponent(
         model=model,
-        way="corrected" if is_corrected else "model",
+        way=way,
         lengths=tuple(lengths),
-        nats=intervals(nats),
+        nats=values,
         exponent=interval(slope) if is_power else None,
         factor=interval(np.exp(level)) if is_power else None,
         r_squared=r_squared,

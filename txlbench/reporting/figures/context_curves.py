@@ -150,7 +150,7 @@ def draw_information(
     group: ContextGroup,
     palette: Palette,
 ) -> Drawing | None:
-    """I(L) on log-log scales, with and without correction; None without dense losses."""
+    """I(L) on log-log scales, with and without correction; None where none is above 0."""
     found = group.mutual_information
     if found is None or not found.exponents:
         return None
@@ -162,12 +162,14 @@ def draw_information(
         main = each.way == "corrected" or not is_corrected
         colour = palette.colour(each.model)
         _draw_exponent(axes, each, colour, palette.marker(each.model), main)
-        if main:
+        above = [pair for pair in zip(each.lengths, each.nats, strict=True) if pair[1].value > 0]
+        if main and above:
             fitted = each.exponent
             label = each.model + (f": {fitted.value:.2f}" if fitted else ": no power law")
-            ends.append(
-                End(each.lengths[-1], each.nats[-1].value, label, colour, palette.ink(each.model))
-            )
+            last, nats = above[-1]
+            ends.append(End(last, nats.value, label, colour, palette.ink(each.model)))
+    if not ends:
+        return None
     axes.set_xscale("log", base=2)
     set_logarithmic(axes)
     set_contexts(axes, found.exponents[0].lengths, "length L (tokens, log scale)")
