@@ -144,7 +144,7 @@ def _by_distance(
     Args:
         what: what was seen, where it is not the token alone.
     """
-    names = [f"{what}seen in the last {bounds[0]:,}"]
+    names = [f"{what}last seen {f'1 to {bounds[0]:,}' if bounds[0] > 1 else '1'} back"]
     names += [f"{what}last seen {low + 1:,} to {high:,} back" for low, high in pairwise(bounds)]
     names.append(f"{what}not seen in the last {bounds[-1]:,}")
     far = np.where(distances == 0, np.iinfo(np.int64).max, distances)

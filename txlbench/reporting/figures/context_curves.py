@@ -176,7 +176,8 @@ def draw_information(
     axes.set_ylabel("I(L) in nats, log scale")
     axes.xaxis.set_minor_formatter(NullFormatter())
     label_ends(axes, ends)
-    key = [key_handle("fitted power of L", linewidth=scaled(1))]
+    is_fitted = any(each.exponent for each in found.exponents)
+    key = [key_handle("fitted power of L", linewidth=scaled(1))] if is_fitted else []
     if is_corrected:
         key = [
             key_handle("n-gram corrected", "none", marker="o"),

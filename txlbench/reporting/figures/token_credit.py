@@ -135,7 +135,9 @@ def draw_view(
     figure.supylabel("tokens back", fontsize=scaled(9))
     bar = figure.colorbar(image, ax=list(axes), shrink=min(1.0, 1.6 / count), pad=0.01)
     bar.set_label("nats of credit", fontsize=scaled(8))
-    bar.set_ticks(_ticks(strongest), labels=[f"{each:+g}" for each in _ticks(strongest)])
+    ticks = _ticks(strongest)
+    bar.set_ticks(ticks, labels=[f"{each:+g}" if each else "0" for each in ticks])
+    bar.minorticks_off()
     bar.ax.tick_params(labelsize=scaled(7))
     bar.outline.set_visible(False)
     first, last = view.positions[0], view.positions[-1]
@@ -153,7 +155,7 @@ def _stretch(first: int, last: int) -> str:
 
 def _ticks(strongest: float) -> list[float]:
     """Round credits on either side of 0, as far as the colours go."""
-    sizes = [size for size in (0.1, 0.3, 1.0, 3.0, 10.0) if size <= strongest]
+    sizes = [size for size in (0.3, 1.0, 3.0, 10.0) if size <= strongest]
     return [*(-size for size in reversed(sizes)), 0.0, *sizes]
 
 
