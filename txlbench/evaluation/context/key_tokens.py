@@ -27,6 +27,8 @@ BETA = -2.0
 """Least LCL of a key token, nats."""
 SHORTER = 8
 """Times that the short context is within the long one, as published."""
+LARGEST = 700.0
+"""Nats beyond which exp is no longer a floating-point number."""
 FEWEST_KEYS = 10
 """Key tokens with fewer of which LongPPL has no interval worth the name."""
 
@@ -57,7 +59,8 @@ def _score(group: ModelGroup, model: int, chooser: int, resampling: Resampling) 
     share, by_chance = resampling.means(np.stack([keys, reverse]).astype(np.float64))
     longppl = None
     if np.count_nonzero(keys) >= FEWEST_KEYS:
-        longppl = interval(np.exp(resampling.means(group.losses[model, -1], keys)))
+        mean = resampling.means(group.losses[model, -1], keys)
+        longppl = interval(np.exp(np.minimum(mean, LARGEST)))
     return KeyTokens(
         model=group.names[model],
         chosen_by=group.names[chooser],

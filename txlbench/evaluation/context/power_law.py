@@ -56,7 +56,7 @@ class Fits:
     @property
     def alpha(self) -> NDArray[np.float64]:
         """[K]: factor^(1 / beta), a context in tokens."""
-        found: NDArray[np.float64] = np.exp(np.log(self.factor) / self.beta)
+        found: NDArray[np.float64] = np.exp(np.minimum(np.log(self.factor) / self.beta, 700.0))
         return found
 
 
