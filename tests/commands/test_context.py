@@ -20,7 +20,9 @@ from txlbench.commands.model_ref import Capabilities, ModelRef
 from txlbench.commands.recl import identity, measure_recl
 from txlbench.commands.recl_request import ReclRequest, Subject
 from txlbench.errors import UserError
+from txlbench.files import write_json
 from txlbench.records.loss_file import LossFile
+from txlbench.reporting.findings import report_finding
 
 COARSE = (4, 8, 12, 16, 20, 24, 28, 32)
 
@@ -111,7 +113,9 @@ def test_one_context_is_little_but_no_error(folder):
     assert "RECL compares at least two" not in (found.recl_missing or "")
     assert "one context" in found.recl_missing
     assert reasons(found, "key tokens") == ["one context only was measured"]
-    run_context(asked("one.npz", out=Path("out")))
+    write_json(Path("context.json"), found.content)
+    report_finding(Path("context.json"), "typed")
+    assert "one context only was measured" in Path("context.html").read_text()
 
 
 def test_dense_contexts_that_are_not_there_are_missed_in_their_place(folder):
