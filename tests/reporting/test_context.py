@@ -116,6 +116,18 @@ def test_a_model_that_can_use_no_more_is_said_so(tmp_path):
     assert verdict.purpose == ()
 
 
+def test_no_cell_of_the_first_screen_is_left_without_a_word(tmp_path):
+    """A file that knows no text, and whose every measure is resolved."""
+    contexts = (4, 8, 16, 32, 50, 500)
+    name = save(tmp_path / "bare.npz", 0.5, contexts, ids=None, noise=0.01)
+    record = measure_context(ContextRequest(((name,),)))
+    (verdict,) = verdicts(record)
+    assert verdict.purpose[0] == "Not known: the text of the tokens is not known."
+    resolved = [each.model_copy(update={"missing": ()}) for each in record.groups]
+    (verdict,) = verdicts(record.model_copy(update={"groups": tuple(resolved)}))
+    assert verdict.unresolved == ("Nothing of what was measured for it alone.",)
+
+
 def test_the_page_needs_nothing_else_and_begins_with_words(record):
     page = Page(context_page(record, [("A figure", b"png")], measure_tables(record)))
     assert not page.open

@@ -288,6 +288,11 @@ class ContextRecord(Finding):
         """What contexts are counted in."""
         return "bytes" if self.unit == "bpb" else "tokens"
 
+    @property
+    def targets(self) -> str:
+        """What was scored: tokens, or units of text between boundaries that tokenizers share."""
+        return "units of text" if self.unit == "bpb" else "tokens"
+
     def named_groups(self) -> Iterator[ContextGroup]:
         """The groups, with letters where there are several."""
         for index, group in enumerate(self.groups):

@@ -89,16 +89,15 @@ def context_page(
 
 def _lead(record: ContextRecord) -> str:
     """What was measured, in a line."""
-    tokens = ", ".join(f"{group.tokens:,}" for group in record.groups)
+    tokens = " and ".join(f"{group.tokens:,}" for group in record.groups)
     places = sorted({s.split for s in record.models.values() if s.split})
     corpora = {str(s.settings["corpus"]) for s in record.models.values() if "corpus" in s.settings}
     where = f" of the split {' and '.join(places)}" if places else ""
     where += f" of {' and '.join(sorted(corpora))}" if corpora else ""
     return (
-        f"Each of {tokens} tokens{where} was predicted from exactly c {record.counted_in} "
-        "before it, for "
-        f"{len(record.contexts)} contexts c from {record.contexts[0]} to {record.contexts[-1]}. "
-        "In brackets: 95 % intervals, of these tokens only."
+        f"Each of {tokens} {record.targets}{where} was predicted from exactly c "
+        f"{record.counted_in} before it, for {len(record.contexts)} contexts c from {record.contexts[0]} to {record.contexts[-1]}. "
+        f"In brackets: 95 % intervals, of these {record.targets} only."
     )
 
 

@@ -21,6 +21,7 @@ from txlbench.reporting.context import (
 from txlbench.reporting.recl import above_null, length
 
 NORMAL = NormalDist()
+ALL_RESOLVED = "Nothing of what was measured for it alone."
 MOST_CLASSES = 2
 """Classes of tokens that are named as what context is used for."""
 
@@ -50,7 +51,7 @@ def verdicts(record: ContextRecord) -> list[Verdict]:
             group.name,
             tuple(_amount(record, group, model)),
             tuple(_purpose(record, group, model)),
-            tuple(_unresolved(record, group, model)),
+            tuple(_unresolved(record, group, model)) or (ALL_RESOLVED,),
         )
         for group in record.named_groups()
         for model in group.models
@@ -98,7 +99,8 @@ def _amount(record: ContextRecord, group: ContextGroup, model: str) -> Iterator[
         share = max(record.recl.r)
         line = home.result(model, share)
         yield (
-            f"RECL over {_tokens(share)}: {length(line)}, above the null {above_null(line, last)}."
+            f"RECL over {_tokens(share, record.targets)}: {length(line)}, above the null "
+            f"{above_null(line, last)}."
         )
     gain = curve.gain
     if gain.is_resolved:
@@ -115,8 +117,8 @@ def _amount(record: ContextRecord, group: ContextGroup, model: str) -> Iterator[
         )
 
 
-def _tokens(share: float) -> str:
-    return "all tokens" if share == 1 else f"the hardest {share:.0%} of tokens"
+def _tokens(share: float, targets: str) -> str:
+    return f"all {targets}" if share == 1 else f"the hardest {share:.0%} of {targets}"
 
 
 def _purpose(record: ContextRecord, group: ContextGroup, model: str) -> Iterator[str]:
@@ -140,6 +142,8 @@ def _purpose(record: ContextRecord, group: ContextGroup, model: str) -> Iterator
         yield f"Most for tokens {'; '.join(named.values())}."
     elif group.classes:
         yield "No class of tokens gains beyond the scatter of its tokens."
+    elif why := group.why_missing("classes of tokens", model):
+        yield f"Not known: {why}."
     worst = min(
         (found for found in gains if found[1].gain.value < 0),
         key=lambda found: found[1].gain.value,

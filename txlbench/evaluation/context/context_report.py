@@ -43,6 +43,7 @@ from txlbench.records.context_schema import (
 
 ONE_CONTEXT = "one context only was measured"
 NO_TEXT = "the text of the tokens is not known"
+NO_TOKENS = "several tokenizers share no tokens"
 NOT_DENSE = "needs losses at contexts 1, 2, 3, ...; --dense L measures 1 to 2 L"
 EVERY = 16
 """Of dense contexts so many are passed over where the dependence of neighbours is measured."""
@@ -88,7 +89,7 @@ def context_group(
     several = len(group.contexts) > 1
     keys = tuple(key_tokens(group, means, resampling)) if several and by_token else ()
     if not by_token:
-        gaps.add("LongPPL", "several tokenizers share no tokens")
+        gaps.add("LongPPL", NO_TOKENS)
     for each in keys:
         if each.longppl is None and each.model == each.chosen_by:
             why = f"{each.tokens} key tokens, fewer than {FEWEST_KEYS}"
@@ -103,7 +104,11 @@ def context_group(
         power_laws=tuple(_power_laws(group, means, gaps)),
         icl_scores=scores,
         information=tuple(information_steps(group, means)),
-        classes=tuple(_classes(group, text, resampling, terms.threshold, gaps)),
+        classes=tuple(
+            _classes(
+                group, text, resampling, terms.threshold, gaps, NO_TEXT if by_token else NO_TOKENS
+            )
+        ),
         key_tokens=keys,
         mutual_information=_mutual_information(dense, text, terms.seed, gaps, why_not_dense),
         view=_view(dense or group, text, gaps),
@@ -125,10 +130,11 @@ def _classes(
     resampling: Resampling,
     threshold: float,
     gaps: _Gaps,
+    why_no_text: str,
 ) -> Iterable[TokenClass]:
     """The classes of every partition that divides the tokens into two classes or more."""
     if text is None:
-        gaps.add("classes of tokens", NO_TEXT)
+        gaps.add("classes of tokens", why_no_text)
         return
     if text.counts is None:
         gaps.add("occurrences in training", "the training text is not known")
