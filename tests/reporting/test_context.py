@@ -101,6 +101,24 @@ def test_groups_are_named(groups):
     assert any(line.startswith("Group b: ") for line in summary(groups))
 
 
+def test_recl_is_that_of_the_own_group(groups):
+    """Company changes it: XL stands in two groups."""
+    table = context_table(groups)
+    cells = [line[table.header.index("RECL r=1")] for line in table.rows]
+    changed = groups.recl.groups[1].model_copy(
+        update={
+            "results": tuple(
+                line.model_copy(update={"recl": 8, "recl_above_null": 8, "capped": False})
+                for line in groups.recl.groups[1].results
+            )
+        }
+    )
+    recl = groups.recl.model_copy(update={"groups": (groups.recl.groups[0], changed)})
+    table = context_table(groups.model_copy(update={"recl": recl}))
+    again = [line[table.header.index("RECL r=1")] for line in table.rows]
+    assert again == [*cells[:2], "8"]
+
+
 def test_noise_is_not_called_a_purpose(tmp_path):
     """The same losses at every context, but for noise."""
     flat = [save(tmp_path / "flat.npz", 1.0, contexts=(4, 8, 16, 32), noise=0.5, seed=1)]

@@ -70,7 +70,7 @@ def context_table(record: ContextRecord) -> Table:
         return lambda group, model: cell(group.curve(model))
 
     def recl_of(share: float) -> Callable[[ContextGroup, str], str]:
-        return lambda _, model: _recl(record, model, share)
+        return lambda group, model: _recl(record, group, model, share)
 
     columns = [
         *model_columns(lines),
@@ -98,11 +98,12 @@ def _shares(record: ContextRecord) -> Sequence[float]:
     return record.recl.r if record.recl else ()
 
 
-def _recl(record: ContextRecord, model: str, share: float) -> str:
+def _recl(record: ContextRecord, group: ContextGroup, model: str, share: float) -> str:
     """The paper's RECL; above the null in brackets where it is another."""
     if record.recl is None:
         return EMPTY
-    line = next(group for group in record.recl.groups if model in group.models).result(model, share)
+    home = next(each for each in record.recl.groups if each.models == group.models)
+    line = home.result(model, share)
     above = line.recl_above_null
     return length(line) if above == line.recl else f"{length(line)} (above null {above})"
 

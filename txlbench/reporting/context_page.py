@@ -96,7 +96,8 @@ def _lead(record: ContextRecord) -> str:
     where += f" of {' and '.join(sorted(corpora))}" if corpora else ""
     return (
         f"Each of {tokens} {record.targets}{where} was predicted from exactly c "
-        f"{record.counted_in} before it, for {len(record.contexts)} contexts c from {record.contexts[0]} to {record.contexts[-1]}. "
+        f"{record.counted_in} before it, for {len(record.contexts)} contexts c from "
+        f"{record.contexts[0]} to {record.contexts[-1]}. "
         f"In brackets: 95 % intervals, of these {record.targets} only."
     )
 

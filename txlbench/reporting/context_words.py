@@ -95,7 +95,7 @@ def _amount(record: ContextRecord, group: ContextGroup, model: str) -> Iterator[
         f"is within {record.threshold:.0%} of its best (ECL)."
     )
     if record.recl is not None:
-        home = next(each for each in record.recl.groups if model in each.models)
+        home = next(each for each in record.recl.groups if each.models == group.models)
         share = max(record.recl.r)
         line = home.result(model, share)
         yield (
