@@ -19,6 +19,8 @@ from txlbench.commands.context import (
 from txlbench.commands.model_ref import Capabilities, ModelRef
 from txlbench.commands.recl import identity, measure_recl
 from txlbench.commands.recl_request import ReclRequest, Subject
+from txlbench.config.run_config import CorpusConfig
+from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.files import write_json
 from txlbench.records.loss_file import LossFile
@@ -160,6 +162,19 @@ def test_a_trained_run_knows_its_text(folder):
     stamps = [path.stat().st_mtime_ns for path in (kept, dense)]
     measure_context(request)
     assert [path.stat().st_mtime_ns for path in (kept, dense)] == stamps
+
+
+def test_a_corpus_that_is_prepared_and_the_same_gives_the_text(folder):
+    corpus = prepare(CorpusConfig(name="planted"))
+    said = {"vocabulary": corpus.vocabulary.fingerprint, "settings": '{"corpus": "planted"}'}
+    bare = {"ids": None, "pieces": None, "counts": None, **said}
+    for name, checksum in (("same", corpus.checksum), ("other", "0" * 64)):
+        save(Path(f"{name}.npz"), contexts=COARSE, corpus=checksum, **bare)
+    found = measure_context(asked("same.npz"))
+    kinds = {each.kind for each in found.groups[0].classes}
+    assert {"rank in training", "distance to the last occurrence"} <= kinds
+    found = measure_context(asked("other.npz"))
+    assert reasons(found, "classes of tokens") == ["the text of the tokens is not known"]
 
 
 def test_exponents_are_left_with_the_runs_they_are_of(folder, record):
