@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "txlbench.cli.recl:context",
         "Say what losses by context tell, in words and figures.",
     ),
+    "probe": ("txlbench.cli.recl:probe", "Change, repeat or cut context, and see what is lost."),
     "truth": ("txlbench.cli.recl:truth", "Compare RECL with its true value on a made corpus."),
     "bench": ("txlbench.cli.speed:bench", "Time this machine: training, evaluation, generation."),
     "speed": ("txlbench.cli.speed:speed", "Time evaluation with a window and with cached state."),

@@ -1,4 +1,4 @@
-"""`txlbench recl` and `context`, what context models use, and `truth`, the check on RECL."""
+"""`txlbench recl`, `context` and `probe`, what context models use, and `truth`, a check on RECL."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +8,7 @@ import click
 
 from txlbench.cli.options import (
     CONTEXTS,
+    LENGTHS,
     NumberRange,
     checkpoint_option,
     corpus_option,
@@ -140,6 +141,95 @@ def context(groups: tuple[str, ...], **options: Any) -> None:
     request = ContextRequest(groups=tuple(map(split_models, groups)), **options)
     with window_progress() as progress:
         published = run_context(request, progress)
+    show(published)
+
+
+@verb(
+    "probe",
+    "txlbench probe --models quick/Transformer-XL --contexts 16,64 --tokens 200 --lengths 8,16",
+    "txlbench probe --models smollm2-135m --probes cache --corpus enwiki-words --tokens 200",
+)
+@click.option(
+    "--models", "groups", multiple=True, required=True, metavar="A,B,...", help="Models to probe."
+)
+@click.option(
+    "--probes",
+    default="far,forgetting,cache",
+    show_default=True,
+    metavar="A,B,...",
+    help="Probes to make: far context changed, texts repeated, caches cut short.",
+)
+@click.option(
+    "--contexts",
+    type=CONTEXTS,
+    help="Tokens that stay as they are, or keys of a cache; last the whole context.  "
+    "[default: 16,64,256]",
+)
+@click.option(
+    "--changes",
+    default="shuffle,shuffle:8,reverse,other,frequent,rare",
+    show_default=True,
+    metavar="A,B,...",
+    help="Changes of the far context; shuffle:W shuffles within W tokens.",
+)
+@click.option(
+    "--lengths",
+    type=LENGTHS,
+    default="8,16,32,64,128,256",
+    show_default=True,
+    help="Lengths of texts to recall, in tokens.",
+)
+@count_option("--texts", 40, "Texts of each length.", 10)
+@click.option(
+    "--own-memory",
+    is_flag=True,
+    help="Recalls with the memory of each model's evaluation, not with all that was read.",
+)
+@count_option("--sinks", 4, "First keys that a cache keeps; of pretrained models.")
+@count_option("--tokens", 500, "Tokens to score.")
+@corpus_option
+@level_option
+@split_option
+@device_option
+@count_option("--batch-size", None, "Windows read side by side.  [default: what fits the caches]")
+@checkpoint_option
+@precision_option
+@seed_option
+@out_option("Directory of the results.", instead="results/probe-HASH")
+def probe(
+    groups: tuple[str, ...],
+    probes: str,
+    changes: str,
+    lengths: tuple[int, ...],
+    sinks: int,
+    **options: Any,
+) -> None:
+    """Probe what models do with context that is changed, repeated or cut short.
+
+    Far context is shuffled, reversed, replaced by other text or thinned out, while the nearest
+    tokens stay: what is lost tells whether its order or its topic mattered. A text is read twice:
+    how long a text a model recalls without fault (fine) and better than chance (coarse). A cache of
+    few keys is compared with the whole context, with and without attention sinks.
+
+    The page probe.html tells it in words. What was read is kept, as with recl.
+    """
+    from txlbench.cli.progress import window_progress
+    from txlbench.commands.names import split_models
+    from txlbench.commands.probes import ProbeRequest, run_probe
+    from txlbench.machine import is_follower
+
+    if is_follower():
+        return
+    request = ProbeRequest(
+        groups=tuple(map(split_models, groups)),
+        probes=tuple(probes.split(",")),
+        changes=tuple(changes.split(",")),
+        lengths=tuple(sorted(lengths)),
+        kept_sinks=sinks,
+        **options,
+    )
+    with window_progress() as progress:
+        published = run_probe(request, progress)
     show(published)
 
 

@@ -51,7 +51,7 @@ def compute(
     contexts = np.array(request.contexts or DEFAULT_CONTEXTS, dtype=np.int64)
     longest = ref.capabilities.longest_context
     usable = np.unique(contexts if longest is None else np.minimum(contexts, longest))
-    model, at_once = _window_model(loaded, request, usable, device, text.ids)
+    model, at_once = window_model(loaded, request, usable, device, text.ids)
 
     def check(mean: float) -> None:
         if problem := wrong_vocabulary(ref, mean):
@@ -90,9 +90,7 @@ def compute_units(work: "BytePass", progress: Progress) -> None:
     ref, request, text, units = work.ref, work.request, work.text, work.units
     device = own_device(request.device)
     loaded, windows = ref.load(device, request.precision), work.token_windows()
-    model, at_once = _window_model(
-        loaded, request, windows.scored_contexts, device, work.tokens.ids
-    )
+    model, at_once = window_model(loaded, request, windows.scored_contexts, device, work.tokens.ids)
     with PartialLosses(work.path.with_suffix(".part"), outer_world(device)) as kept:
         losses = window_losses(
             model,
@@ -139,7 +137,7 @@ def _finish(kept: PartialLosses, path: Path, found: LossFile) -> None:
     kept.world.agree(True)
 
 
-def _window_model(
+def window_model(
     loaded: LoadedModel,
     request: ReclRequest,
     contexts: NDArray[np.int64],

@@ -201,6 +201,9 @@ CORPORA: dict[str, CorpusEntry] = {
     "planted": CorpusEntry(
         "txlbench.data.planted:Planted", "char", "computed", 44, 4_000_000, 200_000, 200_000,
         "its RECL is known exactly, no download", period=4),
+    "copies": CorpusEntry(
+        "txlbench.data.copies:Copies", "char", "computed", 26, 4_000_000, 100_000, 100_000,
+        "random texts, each four times in a row, no download"),
 }
 # fmt: on
 """Corpora with a name; a corpus with a `path` needs no entry."""

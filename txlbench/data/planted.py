@@ -49,8 +49,8 @@ class PlantedProcess:
         """`length` symbols, the same on every machine; stream 0 begins."""
         symbols = np.empty(length, dtype=np.int64)
         source = np.random.PCG64(seed)
-        repeated = _uniform(source, length) < self.repeats
-        drawn = _uniform(source, length)
+        repeated = uniform(source, length) < self.repeats
+        drawn = uniform(source, length)
         for stream, (lag, size) in enumerate(zip(self.lags, self.alphabets, strict=True)):
             own = slice(stream, None, len(self.lags))
             first = sum(self.alphabets[:stream])
@@ -81,7 +81,7 @@ class PlantedProcess:
         return losses
 
 
-def _uniform(source: np.random.PCG64, count: int) -> NDArray[np.float64]:
+def uniform(source: np.random.PCG64, count: int) -> NDArray[np.float64]:
     """Numbers in [0, 1) from raw bits: numpy promises the same bits for ever, and only bits."""
     bits: NDArray[np.uint64] = source.random_raw(count) >> np.uint64(11)
     return bits.astype(np.float64) * 2.0**-53

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -116,6 +116,17 @@ class WindowModel(Protocol):
 
         Args:
             tokens_BT: windows side by side, int64; nothing is remembered from one to the next.
+        """
+
+
+@runtime_checkable
+class GreedyModel(WindowModel, Protocol):
+    """A model that also tells which tokens it would have chosen itself."""
+
+    def token_predictions(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses as `token_losses` gives them, and whether each token was the likeliest.
+
+        The second is bool, [B, T - 1], and False where there is no loss.
         """
 
 

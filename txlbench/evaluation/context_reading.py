@@ -1,6 +1,7 @@
 """Reads windows of text with a language model: cut into segments, several side by side."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -55,11 +56,37 @@ class WindowReader:
                 "give --attention-length, or choose shorter contexts",
             )
 
+    def at(self, columns: NDArray[np.int64]) -> "WindowReader":
+        """The same reader that computes the losses at `columns` only."""
+        return replace(self, columns=columns)
+
     @torch.no_grad()
     def token_losses(self, tokens_BT: Tensor) -> Tensor:
         """See `WindowModel.token_losses`."""
+        losses_BT = self._empty(tokens_BT)
+        for columns, hidden_ND, targets_N in self._read(tokens_BT):
+            losses_BT[:, columns] = self._losses(hidden_ND, targets_N).view(len(tokens_BT), -1)
+        return losses_BT
+
+    @torch.no_grad()
+    def token_predictions(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """See `GreedyModel.token_predictions`."""
+        losses_BT = self._empty(tokens_BT)
+        hits_BT = torch.zeros_like(losses_BT, dtype=torch.bool)
+        for columns, hidden_ND, targets_N in self._read(tokens_BT):
+            parts = (self.model.log_probs(part).argmax(-1) for part in hidden_ND.split(TARGETS))
+            hits_BT[:, columns] = (torch.cat([*parts]) == targets_N).view(len(tokens_BT), -1)
+            losses_BT[:, columns] = self._losses(hidden_ND, targets_N).view(len(tokens_BT), -1)
+        return losses_BT, hits_BT
+
+    @staticmethod
+    def _empty(tokens_BT: Tensor) -> Tensor:
+        shape = (tokens_BT.shape[0], tokens_BT.shape[1] - 1)
+        return torch.full(shape, torch.nan, device=tokens_BT.device)
+
+    def _read(self, tokens_BT: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Columns [C] of each segment that count, and states and targets, [B * C], of them."""
         rows, length = tokens_BT.shape[0], tokens_BT.shape[1] - 1
-        losses_BT = torch.full((rows, length), torch.nan, device=tokens_BT.device)
         state = self.model.evaluation_state(self.model.initial_state(rows, self.span))
         for start in range(0, length, self.segment):
             stop = min(start + self.segment, length)
@@ -68,9 +95,7 @@ class WindowReader:
             if first < end:
                 chosen = torch.from_numpy(self.columns[first:end]).to(tokens_BT.device)
                 hidden_ND = hidden_BTD[:, chosen - start].flatten(0, 1)
-                found_N = self._losses(hidden_ND, tokens_BT[:, chosen + 1].flatten())
-                losses_BT[:, chosen] = found_N.view(rows, -1)
-        return losses_BT
+                yield chosen, hidden_ND, tokens_BT[:, chosen + 1].flatten()
 
     def _losses(self, hidden_ND: Tensor, targets_N: Tensor) -> Tensor:
         parts = zip(hidden_ND.split(TARGETS), targets_N.split(TARGETS), strict=True)

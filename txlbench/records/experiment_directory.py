@@ -19,11 +19,13 @@ from txlbench.records.finding_schema import (
     SpeedRecord,
     TruthRecord,
 )
+from txlbench.records.probe_schema import ProbeRecord
 from txlbench.records.run_directory import RunDirectory
 
 FINDINGS: Mapping[str, type[Finding]] = {
     "recl.json": ReclRecord,
     "context.json": ContextRecord,
+    "probe.json": ProbeRecord,
     "truth.json": TruthRecord,
     "bench.json": BenchRecord,
     "speed.json": SpeedRecord,

@@ -1,4 +1,4 @@
-"""The page context.html: words first, then figures and tables, in one file that needs no other."""
+"""Pages of findings: words first, then figures and tables, in one file that needs no other."""
 
 import base64
 import html
@@ -47,7 +47,7 @@ p.small { font-size: .82rem; color: #666; }
 </style>
 </head>
 <body>
-<h1>How much context do these models use?</h1>
+<h1>$heading</h1>
 <p class="lead">$lead</p>
 $verdicts
 $summary
@@ -72,6 +72,7 @@ def context_page(
     shown = [table for table in tables if table.rows]
     return PAGE.substitute(
         title=html.escape(f"Context of {models}"),
+        heading="How much context do these models use?",
         lead=html.escape(_lead(record)),
         verdicts=_verdict_table(verdicts(record)),
         summary=_list(summary(record)),
@@ -84,6 +85,34 @@ def context_page(
         ),
         tables="\n".join(map(_table, shown)),
         source=html.escape(shown[0].source if shown else record.provenance),
+    )
+
+
+def finding_page(
+    *,
+    title: str,
+    heading: str,
+    lead: str,
+    notes: Iterable[str],
+    figures: Sequence[tuple[str, bytes]],
+    tables: Iterable[Table],
+    source: str,
+) -> str:
+    """A page that begins with `notes` in words; every text is escaped.
+
+    Args:
+        figures: title and PNG of each.
+    """
+    return PAGE.substitute(
+        title=html.escape(title),
+        heading=html.escape(heading),
+        lead=html.escape(lead),
+        verdicts="",
+        summary=_list(notes),
+        figures="\n".join(_figure(*each) for each in figures),
+        text="",
+        tables="\n".join(_table(table) for table in tables if table.rows),
+        source=html.escape(source),
     )
 
 

@@ -20,8 +20,15 @@ from txlbench.records.finding_schema import (
     TruthRecord,
     read_finding,
 )
-from txlbench.reporting import context, context_page, context_tables, recl, speed, truth
-from txlbench.reporting.figures import context_curves, finding_figures, recl_curves, token_credit
+from txlbench.records.probe_schema import ProbeRecord
+from txlbench.reporting import context, context_page, context_tables, probes, recl, speed, truth
+from txlbench.reporting.figures import (
+    context_curves,
+    finding_figures,
+    probe_curves,
+    recl_curves,
+    token_credit,
+)
 from txlbench.reporting.figures.style import (
     Drawing,
     Look,
@@ -163,6 +170,8 @@ def _present(record: Finding, directory: Path, against: BenchRecord | None) -> P
             return _recl(record, directory)
         case ContextRecord():
             return _context(record, directory)
+        case ProbeRecord():
+            return _probe(record, directory)
         case TruthRecord():
             return _truth(record, directory)
         case SpeedRecord():
@@ -217,6 +226,21 @@ def _context(record: ContextRecord, directory: Path) -> Presentation:
         lines=context.context_lines(record),
         figures=figures,
         html=lambda images: context_page.context_page(record, images, tables),
+    )
+
+
+def _probe(record: ProbeRecord, directory: Path) -> Presentation:
+    palette = model_palette(record.models, directory)
+    return Presentation(
+        short=probes.short_source(record),
+        tables=probes.probe_tables(record),
+        lines=probes.probe_lines(record),
+        figures={
+            "probe_recall": partial(probe_curves.draw_recall, record, palette),
+            "probe_far": partial(probe_curves.draw_far, record, palette),
+            "probe_cache": partial(probe_curves.draw_cache, record, palette),
+        },
+        html=lambda images: probes.probe_page(record, images),
     )
 
 

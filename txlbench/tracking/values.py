@@ -23,6 +23,7 @@ from txlbench.records.finding_schema import (
     SpeedRecord,
     TruthRecord,
 )
+from txlbench.records.probe_schema import ProbeRecord
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import Facts, LogLine, Summary
 
@@ -192,7 +193,7 @@ def title_of_finding(kind: str, finding: Finding, folder: str) -> str:
     groups: list[Iterable[str]] = []
     if isinstance(finding, ReclRecord | ContextRecord):
         groups = [group.models for group in finding.groups]
-    elif isinstance(finding, SpeedRecord):
+    elif isinstance(finding, SpeedRecord | ProbeRecord):
         groups = [finding.models]
     return f"{kind} of {' | '.join(map(', '.join, groups))}"[:200] if groups else folder
 
@@ -216,6 +217,8 @@ def values_of_finding(finding: Finding) -> Iterator[Value]:
             return _recl(finding)
         case ContextRecord():
             return _context(finding)
+        case ProbeRecord():
+            return _probe(finding)
         case TruthRecord():
             return _truth(finding)
         case BenchRecord():
@@ -254,6 +257,23 @@ def _context(record: ContextRecord) -> Iterator[Value]:
         for each in found.exponents if found else ():
             if each.exponent is not None:
                 yield Value(f"{prefix}l2m_exponent/{each.model} {each.way}", each.exponent.value)
+
+
+def _probe(record: ProbeRecord) -> Iterator[Value]:
+    """The step is the length of a text, the tokens that are kept, or the keys of a cache."""
+    for result in record.results:
+        of = result.model
+        for far in result.far:
+            for change in far.changes:
+                if change.ablated is not None:
+                    yield Value(f"ablated/{of} {change.change}", change.ablated.value, far.near)
+        if result.forgetting is not None:
+            yield Value(f"fine_length/{of}", result.forgetting.fine.value)
+            yield Value(f"coarse_length/{of}", float(result.forgetting.coarse))
+            for point in result.forgetting.points:
+                yield Value(f"copy_accuracy/{of}", point.copy_accuracy.value, point.length)
+        for each in result.evictions:
+            yield Value(f"window_cost_nats/{of}", each.cost.value, each.keys)
 
 
 def _truth(record: TruthRecord) -> Iterator[Value]:

@@ -81,6 +81,18 @@ class CausalModel:
     @torch.no_grad()
     def token_losses(self, tokens_BT: Tensor) -> Tensor:
         """See `WindowModel.token_losses`; float32."""
+        return self._predictions(tokens_BT)[0]
+
+    @torch.no_grad()
+    def token_predictions(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """See `GreedyModel.token_predictions`."""
+        losses_BT, places_C, logits_BCV = self._predictions(tokens_BT)
+        hits_BT = torch.zeros_like(losses_BT, dtype=torch.bool)
+        hits_BT[:, places_C] = logits_BCV.argmax(-1) == tokens_BT[:, 1:][:, places_C]
+        return losses_BT, hits_BT
+
+    def _predictions(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses [B, T - 1], the places [C] that have one, and logits [B, C, V] at these."""
         rows, length = tokens_BT.shape[0], tokens_BT.shape[1] - 1
         wanted = np.arange(length) if self.columns is None else self.columns
         places_C = torch.from_numpy(wanted[wanted < length]).to(tokens_BT.device)
@@ -91,7 +103,7 @@ class CausalModel:
         )
         losses_BT = torch.full((rows, length), torch.nan, device=tokens_BT.device)
         losses_BT[:, places_C] = losses_N.view(rows, -1)
-        return losses_BT
+        return losses_BT, places_C, logits_BCV
 
     def _logits(self, inputs_BT: Tensor, places_C: Tensor) -> Tensor:
         """Logits [B, C, V] after the inputs at `places_C`."""
