@@ -107,9 +107,10 @@ def measure_probes(request: ProbeRequest, progress: Progress = silent) -> ProbeR
     if files := [name for name in names if is_loss_file(name)]:
         raise UserError(f"{files[0]}: is a loss file, and probes read the model", "name the model")
     refs = {ref.reference: ref for name in names for ref in resolve_seeds(name, asked.checkpoint)}
+    texts = [read_text(ref, asked.corpus, asked.level, asked.split) for ref in refs.values()]
+    watch = _Watch(progress, sum(_most_windows(asked, ref) for ref in refs.values()))
     passes = [
-        _Probes(ref, read_text(ref, asked.corpus, asked.level, asked.split), asked, progress)
-        for ref in refs.values()
+        _Probes(ref, text, asked, watch) for ref, text in zip(refs.values(), texts, strict=True)
     ]
     titles = short_titles(list(refs))
     return ProbeRecord(
@@ -126,6 +127,37 @@ def measure_probes(request: ProbeRequest, progress: Progress = silent) -> ProbeR
     )
 
 
+def _most_windows(request: ProbeRequest, ref: ModelRef) -> int:
+    """Windows that are read of a model which allows every probe."""
+    nearest, tokens = len(request.contexts or CONTEXTS) - 1, request.tokens or TOKENS
+    passes = {
+        "far": nearest * (1 + len(request.changes)) * tokens,
+        "cache": nearest * (1 + (ref.pretrained is not None)) * tokens,
+        "forgetting": 2 * request.texts * len(request.lengths),
+    }
+    whole = tokens * bool({"far", "cache"} & {*request.probes})
+    return whole + sum(passes[each] for each in dict.fromkeys(request.probes))
+
+
+@dataclass
+class _Watch:
+    """Tells how many windows of all models are done."""
+
+    progress: Progress
+    total: int
+    done: int = 0
+
+    def of(self, reference: str) -> Callable[[int, int], None]:
+        """Progress of the next pass of a model."""
+        before = self.done
+
+        def watch(done: int, _: int) -> None:
+            self.done = before + done
+            self.progress(reference, self.done, self.total)
+
+        return watch
+
+
 @dataclass(frozen=True)
 class _Probes:
     """One model on one text.
@@ -137,7 +169,7 @@ class _Probes:
     ref: ModelRef
     text: ScoredText
     request: ProbeRequest
-    progress: Progress
+    watch: _Watch
     missing: list[Missing] = field(default_factory=list)
 
     @cached_property
@@ -338,7 +370,7 @@ class _Probes:
                 kept,
                 with_hits=with_hits,
                 device=device,
-                progress=self._watch,
+                progress=self.watch.of(ref.reference),
             )
         if not np.isfinite(found).all():
             path.unlink()
@@ -348,10 +380,6 @@ class _Probes:
     @cached_property
     def _loaded(self) -> LoadedModel:
         return self.ref.load(own_device(self.request.device), self.request.precision)
-
-    @property
-    def _watch(self) -> Callable[[int, int], None]:
-        return lambda done, total: self.progress(self.ref.reference, done, total)
 
 
 def _checksum(windows: TokenWindows) -> str:
