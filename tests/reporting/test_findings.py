@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.reporting import context_records, recl_records, speed_records, test_truth
+from tests.reporting import context_records, probe_records, recl_records, speed_records, test_truth
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import FINDINGS
 from txlbench.records.finding_schema import read_finding
@@ -17,6 +17,7 @@ def folder(tmp_path):
     """One finding of each kind."""
     recl_records.write_record(tmp_path)
     context_records.write_record(tmp_path)
+    probe_records.write_record(tmp_path)
     speed_records.write_record(tmp_path)
     speed_records.write_bench(tmp_path, speed_records.bench_result("train", 10.0))
     (tmp_path / "truth.json").write_text(json.dumps(test_truth.RECORD))
@@ -26,7 +27,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize("name", FINDINGS)
 def test_each_has_tables_and_figures(folder, name):
     written = report_finding(folder / name, "typed")
-    page = {".html"} if name == "context.json" else set()
+    page = {".html"} if name in ("context.json", "probe.json") else set()
     assert {path.suffix for path in written.paths} == page | {
         *(".csv", ".md", ".tex", ".png", ".svg")
     }
