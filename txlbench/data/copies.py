@@ -1,13 +1,15 @@
-"""`copies`: a synthetic corpus of random texts, each repeated, for recall and nothing else.
+"""`copies`: a synthetic corpus of random texts that repeat, for recall and nothing else.
 
-A text is 8, 16, 32, 64 or 128 symbols, drawn uniformly, and stands four times in a row; each length
-has as many symbols as another. Nothing but a copy predicts a symbol better than chance. The test
-split is symbols without any copy: `probe` makes its own of them.
+A text has one of a few lengths and stands several times in a row. A new symbol is drawn uniformly
+from those that are not among the last new ones, so that symbols near each other differ and one that
+recurs is a copy. Nothing but a copy predicts a symbol better than chance. The test split is such
+symbols without any copy: `probe` makes its own of them.
 """
 
 import hashlib
 import string
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,28 +22,48 @@ from txlbench.data.source import CatalogueSource
 from txlbench.data.text import TextPart
 from txlbench.errors import UserError
 
-SYMBOLS = 26
-LENGTHS = (8, 16, 32, 64, 128)
-TIMES = 4
-"""How often a text stands in a row."""
-SHA256 = "6b1ef91cfdd0d99ddeff474a0ba41232e09d3b30aeb931e86283293239a4c514"
+
+@dataclass(frozen=True)
+class CopyProcess:
+    """The law of the symbols 0, 1, ...
+
+    Attributes:
+        symbols: how many there are; the half of them that was drawn last is not drawn.
+        lengths: of texts, ascending; each has as many symbols as another.
+        times: how often a text stands in a row.
+    """
+
+    symbols: int = 52
+    lengths: tuple[int, ...] = (8, 16, 32, 64, 128)
+    times: int = 4
+
+    def repeated(self, length: int, seed: int) -> NDArray[np.int64]:
+        """`length` symbols of texts that repeat, the same on every machine."""
+        source = np.random.PCG64(seed)
+        fresh = self.fresh(length // self.times + self.lengths[-1], seed + 1)
+        chances = np.cumsum(1 / np.array(self.lengths)) / np.sum(1 / np.array(self.lengths))
+        found, done, used = [], 0, 0
+        while done < length:
+            drawn = np.searchsorted(chances[:-1], uniform(source, 1)[0], side="right")
+            size = self.lengths[int(drawn)]
+            found.append(np.tile(fresh[used : used + size], self.times))
+            used, done = used + size, done + self.times * size
+        return np.concatenate(found)[:length]
+
+    def fresh(self, length: int, seed: int) -> NDArray[np.int64]:
+        """`length` symbols, any symbols // 2 in a row all different."""
+        half = self.symbols // 2
+        choices = (uniform(np.random.PCG64(seed), length) * (self.symbols - half)).astype(np.int64)
+        waiting, drawn = list(range(self.symbols)), np.empty(length, dtype=np.int64)
+        for place, choice in enumerate(choices.tolist()):
+            drawn[place] = waiting.pop(choice)  # the newest half stands behind all choices
+            waiting.append(int(drawn[place]))
+        return drawn
+
+
+PROCESS = CopyProcess()
+SHA256 = "5871c9a06e5d33d29dd92c2aa0e24770e0473fe3f27f1ba15a3511a77124d088"
 """SHA-256 of the texts of train, valid and test, one after the other."""
-
-
-def repeated_texts(length: int, seed: int) -> NDArray[np.int64]:
-    """`length` symbols of texts that stand four times each, the same on every machine."""
-    source, found, done = np.random.PCG64(seed), [], 0
-    shares = np.cumsum(1 / np.array(LENGTHS)) / np.sum(1 / np.array(LENGTHS))
-    while done < length:
-        size = LENGTHS[int(np.searchsorted(shares[:-1], uniform(source, 1)[0], side="right"))]
-        found.append(np.tile(random_symbols(source, size), TIMES))
-        done += TIMES * size
-    return np.concatenate(found)[:length]
-
-
-def random_symbols(source: np.random.PCG64, length: int) -> NDArray[np.int64]:
-    """Symbols without any copy."""
-    return (uniform(source, length) * SYMBOLS).astype(np.int64)
 
 
 class Copies(CatalogueSource):
@@ -61,13 +83,9 @@ class Copies(CatalogueSource):
         digest = hashlib.sha256()
         texts: dict[Split, TextPart] = {}
         for split, seed in SEEDS.items():
-            length = CORPORA[self.name].tokens[split] or 0
-            symbols = (
-                random_symbols(np.random.PCG64(seed), length)
-                if split == "test"
-                else repeated_texts(length, seed)
-            )
-            text = np.frombuffer(string.ascii_lowercase.encode(), "u1")[symbols].tobytes()
+            draw = PROCESS.fresh if split == "test" else PROCESS.repeated
+            symbols = draw(CORPORA[self.name].tokens[split] or 0, 10 * seed)
+            text = "".join(string.ascii_letters[symbol] for symbol in symbols.tolist()).encode()
             digest.update(text)
             path = scratch / f"{split}.txt"
             path.write_bytes(text)
