@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 READY_TO_TEST := $(VENV)/.ready-to-test
 READY_FOR_HF := $(VENV)/.ready-for-hf
 
-.PHONY: help setup demo planted smollm2 test test-full test-services check figures clean
+.PHONY: help setup demo planted copy smollm2 test test-full test-services check figures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -38,6 +38,11 @@ demo: $(READY)  ## train the paper's ablation in small on Wikipedia text; table 
 planted: $(READY)  ## RECL held against the truth on a made corpus (half an hour on two cores)
 	$(BIN)/txlbench ablate experiments/planted.yaml
 	$(BIN)/txlbench truth results/planted
+
+copy: $(READY)  ## recall by memory length, on a made corpus (under ten minutes on two cores)
+	$(BIN)/txlbench ablate experiments/copy.yaml
+	$(BIN)/txlbench probe --models "copy/memory 32,copy/memory 96,copy/LSTM" --probes forgetting --own-memory \
+	  --lengths 8,16,32,64,128 --out results/copy-recall
 
 smollm2: $(READY_FOR_HF)  ## how much context SmolLM2 135M uses (under 20 minutes on two cores)
 	$(BIN)/txlbench models prepare smollm2-135m

@@ -83,3 +83,9 @@ def test_wrong_input_is_one_line():
         txlbench.evaluate(MODEL, attention_lengths=(8, 0))
     with pytest.raises(txlbench.UserError, match="--models: a group without a model; name at"):
         txlbench.recl()
+
+
+def test_probes_are_lines_of_one_table():
+    found = txlbench.probe(MODEL, contexts=(2, 4), tokens=60, lengths=(4,), changes=("reverse",))
+    assert set(found["model"]) == {"Transformer-XL"}
+    assert {"loss_nats", "worth_nats", "cost_nats", "fine_length"} <= set(found["measure"])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from txlbench.commands.model_ref import LoadedModel
 
-__all__ = ["ablate", "context", "context_losses", "evaluate", "load", "recl", "results"]
+__all__ = ["ablate", "context", "context_losses", "evaluate", "load", "probe", "recl", "results"]
 
 set_threads()  # effective where PyTorch has not been imported yet
 
@@ -131,6 +131,26 @@ def context(*models: str, **settings: Any) -> pd.DataFrame:
 
     request = ContextRequest((models,), **settings)
     return pd.DataFrame(map(dict, context_lines(measure_context(request))))
+
+
+def probe(*models: str, **settings: Any) -> pd.DataFrame:
+    """Probes of models: changed far context, recall of texts, caches cut short.
+
+    Args:
+        settings: fields of `txlbench.commands.probes.ProbeRequest`, such as contexts, tokens,
+            changes and lengths.
+
+    Returns:
+        A line for each model, measure and place where it was taken, with its value and its 95 %
+        interval; losses in nats. Nothing is written but the losses, which are kept.
+    """
+    import pandas as pd
+
+    from txlbench.commands.probes import ProbeRequest, measure_probes
+    from txlbench.reporting.probes import probe_lines
+
+    request = ProbeRequest((models,), **settings)
+    return pd.DataFrame(map(dict, probe_lines(measure_probes(request))))
 
 
 def ablate(spec: str | Path, **settings: Any) -> pd.DataFrame:

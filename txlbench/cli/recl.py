@@ -147,7 +147,7 @@ def context(groups: tuple[str, ...], **options: Any) -> None:
 @verb(
     "probe",
     "txlbench probe --models quick/Transformer-XL --contexts 16,64 --tokens 200 --lengths 8,16",
-    "txlbench probe --models smollm2-135m --probes cache --corpus enwiki-words --tokens 200",
+    "txlbench probe --models quick/Transformer-XL --probes forgetting --own-memory --lengths 8,16",
 )
 @click.option(
     "--models", "groups", multiple=True, required=True, metavar="A,B,...", help="Models to probe."
