@@ -137,8 +137,8 @@ def probe(*models: str, **settings: Any) -> pd.DataFrame:
     """Probes of models: changed far context, recall of texts, caches cut short.
 
     Args:
-        settings: fields of `txlbench.commands.probes.ProbeRequest`, such as contexts, tokens,
-            changes and lengths.
+        settings: fields of `txlbench.commands.probe_request.ProbeRequest`, such as contexts,
+            tokens, changes and lengths.
 
     Returns:
         A line for each model, measure and place where it was taken, with its value and its 95 %
@@ -146,7 +146,8 @@ def probe(*models: str, **settings: Any) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from txlbench.commands.probes import ProbeRequest, measure_probes
+    from txlbench.commands.probe_request import ProbeRequest
+    from txlbench.commands.probes import measure_probes
     from txlbench.reporting.probes import probe_lines
 
     request = ProbeRequest((models,), **settings)

@@ -13,12 +13,14 @@ import torch
 from tests.models.architectures.tiny import TINY
 from tests.models.pretrained.architectures import save_model
 from tests.runs.trial import finished, write_spec
-from txlbench.commands import probes
+from txlbench.commands import probe_pass
 from txlbench.commands.model_ref import resolve
-from txlbench.commands.probes import ProbeRequest, measure_probes, run_probe
+from txlbench.commands.probe_request import ProbeRequest
+from txlbench.commands.probes import measure_probes, run_probe
 from txlbench.commands.texts import read_text
 from txlbench.config.base import AttentionSpan
 from txlbench.errors import UserError
+from txlbench.evaluation.context_losses import PartialLosses
 from txlbench.models.pretrained.visible_keys import VisibleKeys
 
 CPU = torch.device("cpu")
@@ -140,7 +142,7 @@ def test_what_was_read_is_not_read_again(folder, monkeypatch):
     model = trained()
     request, reported = asked(model), []
     first = measure_probes(request)
-    monkeypatch.setattr(probes, "window_model", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(probe_pass, "window_model", lambda *_: pytest.fail("read again"))
     again = measure_probes(request, lambda *each: reported.append(each))
     assert again == first
     done = [each[1] for each in reported]
@@ -209,3 +211,13 @@ def test_requests_that_make_no_sense(changes, found):
 def test_a_loss_file_is_no_model(folder):
     with pytest.raises(UserError, match=r"a\.npz: is a loss file, and probes read the model"):
         measure_probes(asked("a.npz"))
+
+
+def test_losses_that_another_process_is_writing_end_the_call(folder):
+    """That is no property of the model, and must not be noted as one."""
+    model = trained()
+    request = asked(model, probes=("forgetting",))
+    measure_probes(request)
+    (path, *_) = sorted(resolve(model).losses.glob("probe-*.f4"))
+    with PartialLosses(path), pytest.raises(UserError, match="another process is computing these"):
+        measure_probes(request)

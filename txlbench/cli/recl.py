@@ -215,7 +215,8 @@ def probe(
     """
     from txlbench.cli.progress import window_progress
     from txlbench.commands.names import split_models
-    from txlbench.commands.probes import ProbeRequest, run_probe
+    from txlbench.commands.probe_request import ProbeRequest
+    from txlbench.commands.probes import run_probe
     from txlbench.machine import is_follower
 
     if is_follower():

@@ -50,6 +50,10 @@ def side_by_side(
 TYPE = np.dtype("<f4")
 
 
+class StorageError(UserError):
+    """Losses cannot be kept: another process is writing them, or there is no room."""
+
+
 class PartialLosses:
     """The first losses of a known order, in a file that one process at a time may extend.
 
@@ -57,7 +61,7 @@ class PartialLosses:
         world: the processes that share the windows, the first of which extends the file.
 
     Raises:
-        UserError: on entry, if another process is extending it, or it cannot be written.
+        StorageError: on entry, if another process is extending it, or it cannot be written.
     """
 
     def __init__(self, path: Path, world: World = ALONE) -> None:
@@ -68,14 +72,16 @@ class PartialLosses:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+b", buffering=0)
         except OSError as error:
-            raise UserError(f"{self.path}: {error.strerror}", "make room to write there") from error
+            raise StorageError(
+                f"{self.path}: {error.strerror}", "make room to write there"
+            ) from error
         if not self.world.writes:
             return self
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise UserError(
+            raise StorageError(
                 f"{self.path}: another process is computing these losses", "wait for it"
             ) from error
         return self

@@ -38,7 +38,7 @@ def draw_recall(record: ProbeRecord, palette: Palette) -> Drawing | None:
         _line(axes, lengths, copies, palette, model)
         others = [point.other_accuracy.value for point in curve.points]
         axes.plot(lengths, others, color=palette.colour(model), linestyle=DASHED, lw=scaled(0.9))
-        ends.append(_end(lengths, copies, palette, model))
+        ends.append(_end(lengths, copies, palette, model, f": fine {curve.fine.value:.0f}"))
     axes.set_xscale("log", base=2)
     axes.set_ylim(-0.02, 1.04)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
@@ -109,7 +109,9 @@ def draw_cache(record: ProbeRecord, palette: Palette) -> Drawing | None:
         kept = [(e.keys, e.cost.value - e.saved.value) for e in result.evictions if e.saved]
         if kept:
             colour = palette.colour(result.model)
-            axes.plot(*zip(*kept, strict=True), color=colour, linestyle=DASHED, marker="o")
+            axes.plot(
+                *zip(*kept, strict=True), color=colour, linestyle=DASHED, marker="o", ms=scaled(4)
+            )
         ends.append(_end(keys, costs, palette, result.model))
     axes.set_xscale("log", base=2)
     set_contexts(axes, record.contexts[:-1], "keys in the cache (log scale)")
@@ -131,5 +133,8 @@ def _line(
     axes.fill_between(where, low, high, color=colour, alpha=SHADE, lw=0)
 
 
-def _end(where: Sequence[int], values: Sequence[Interval], palette: Palette, model: str) -> End:
-    return End(where[-1], values[-1].value, model, palette.colour(model), palette.ink(model))
+def _end(
+    where: Sequence[int], values: Sequence[Interval], palette: Palette, model: str, said: str = ""
+) -> End:
+    """The end of a line, with what is said behind the name of its model."""
+    return End(where[-1], values[-1].value, model + said, palette.colour(model), palette.ink(model))
