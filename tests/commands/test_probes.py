@@ -189,6 +189,17 @@ def test_a_text_too_short_for_a_probe_says_so_in_its_place(folder):
     assert "too few tokens: 20" in missing["intervals"]
 
 
+def test_a_text_shorter_than_the_context_still_tells_of_recall(folder):
+    model = trained()
+    (result,) = measure_probes(asked(model, contexts=(6, 90_000), tokens=None)).results
+    assert result.forgetting is not None
+    assert [each.measure for each in result.missing] == ["far context and caches"]
+    with pytest.raises(UserError, match="90000 is beyond the split"):
+        measure_probes(asked(model, contexts=(6, 90_000), tokens=None, probes=("far",)))
+    (result,) = measure_probes(asked(model, contexts=(6, 20), tokens=None, split="test")).results
+    assert result.tokens == 81
+
+
 def test_own_memory_is_that_of_the_evaluation(folder):
     record = measure_probes(asked(trained(), own_memory=True, probes=("forgetting",)))
     (source,) = record.models.values()

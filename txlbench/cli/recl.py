@@ -186,7 +186,7 @@ def context(groups: tuple[str, ...], **options: Any) -> None:
     help="Recalls with the memory of each model's evaluation, not with all that was read.",
 )
 @count_option("--sinks", 4, "First keys that a cache keeps; of pretrained models.")
-@count_option("--tokens", 500, "Tokens to score.")
+@count_option("--tokens", None, "Tokens to score.  [default: 500]")
 @corpus_option
 @level_option
 @split_option

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from txlbench.commands.context_pass import window_model
 from txlbench.commands.evaluate import wrong_vocabulary
 from txlbench.commands.model_ref import LoadedModel, ModelRef
-from txlbench.commands.probe_request import ProbeRequest, ProbeWatch
+from txlbench.commands.probe_request import TOKENS, ProbeRequest, ProbeWatch
 from txlbench.commands.texts import ScoredText
 from txlbench.config.identity import fingerprint
 from txlbench.config.measurements import evaluation_clamp, segments_of
@@ -82,35 +82,45 @@ class ModelProbes:
 
     def result(self, title: str) -> ProbeResult:
         """All probes that were asked for."""
-        probes, missing = self.request.probes, self.missing
+        probes = {*self.request.probes}
         forgetting = self._forgetting() if "forgetting" in probes else None
-        if not {"far", "cache"} & {*probes}:
-            return ProbeResult(
-                model=title, context=self._context, tokens=0, blocks=None, full=None, far=(),
-                evictions=(), forgetting=forgetting, missing=tuple(missing),
-            )  # fmt: skip
+        found = ProbeResult(model=title, context=self._context, forgetting=forgetting)
+        if probes & {"far", "cache"}:
+            try:
+                positions = self._positions
+            except UserError as error:
+                self._lacks("far context and caches", error)
+            else:
+                found = self._with_far_context(found, positions)
+        return found.model_copy(update={"missing": tuple(self.missing)})
+
+    def _with_far_context(self, result: ProbeResult, positions: NDArray[np.int64]) -> ProbeResult:
+        """The result with what single targets tell."""
         losses = self._far_losses()
-        resampling = losses.resampling(self._positions, self.request.seed)
-        far = tuple(far_contexts(losses, resampling)) if "far" in probes else ()
-        missing += why_not_ablated(far, resampling)
+        resampling = losses.resampling(positions, self.request.seed)
+        far = tuple(far_contexts(losses, resampling))
+        self.missing.extend(why_not_ablated(far, resampling))
         if resampling.problem:
-            missing.append(Missing(measure="intervals", reason=resampling.problem))
-        return ProbeResult(
-            model=title,
-            context=self._context,
-            tokens=len(self._positions),
-            blocks=resampling.blocks,
-            full=interval(resampling.means(losses.full)),
-            far=far,
-            evictions=tuple(evictions(losses, resampling)),
-            forgetting=forgetting,
-            missing=tuple(missing),
+            self.missing.append(Missing(measure="intervals", reason=resampling.problem))
+        return result.model_copy(
+            update={
+                "tokens": len(positions),
+                "blocks": resampling.blocks,
+                "full": interval(resampling.means(losses.full)),
+                "far": far,
+                "evictions": tuple(evictions(losses, resampling)),
+            }
         )
 
     @cached_property
     def _positions(self) -> NDArray[np.int64]:
+        """[T]: the targets; as many as there are where nobody said how many."""
         self.ref.check_contexts((self.request.whole,))
-        return self.request.positions_in(len(self.text.ids), self.text.period).array
+        tokens, length = self.request.tokens, len(self.text.ids)
+        if tokens is None:
+            tokens = max(1, min(TOKENS, length - self.request.whole))
+        asked = replace(self.request, tokens=tokens)
+        return asked.positions_in(length, self.text.period).array
 
     @property
     def _context(self) -> int:

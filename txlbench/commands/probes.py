@@ -27,9 +27,9 @@ def measure_probes(request: ProbeRequest, progress: Progress = silent) -> ProbeR
     """Probes every model, each on its own tokens. Writes nothing but losses.
 
     Raises:
-        UserError: if there is no such model, or it does not fit the text.
+        UserError: if there is no such model, it does not fit the text, or nothing is to be had.
     """
-    asked = replace(request, contexts=request.contexts or CONTEXTS, tokens=request.tokens or TOKENS)
+    asked = replace(request, contexts=request.contexts or CONTEXTS)
     names = dict.fromkeys(name for group in asked.groups for name in group)
     if files := [name for name in names if is_loss_file(name)]:
         raise UserError(f"{files[0]}: is a loss file, and probes read the model", "name the model")
@@ -40,6 +40,10 @@ def measure_probes(request: ProbeRequest, progress: Progress = silent) -> ProbeR
         ModelProbes(ref, text, asked, watch) for ref, text in zip(refs.values(), texts, strict=True)
     ]
     titles = short_titles(list(refs))
+    results = tuple(each.result(title) for title, each in zip(titles, passes, strict=True))
+    if all(each.is_empty for each in results):
+        first = results[0].missing[0]
+        raise UserError(f"{first.measure}: {first.reason}", "give a longer text, or shorter ones")
     return ProbeRecord(
         schema=ProbeRecord.SCHEMA,
         contexts=asked.contexts or CONTEXTS,
@@ -50,7 +54,7 @@ def measure_probes(request: ProbeRequest, progress: Progress = silent) -> ProbeR
         commit=current_commit(),
         command=asked.command,
         models={title: each.source for title, each in zip(titles, passes, strict=True)},
-        results=tuple(each.result(title) for title, each in zip(titles, passes, strict=True)),
+        results=results,
     )
 
 

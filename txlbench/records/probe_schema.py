@@ -91,13 +91,18 @@ class ProbeResult(Record):
 
     model: str
     context: PositiveInt
-    tokens: int
-    blocks: BlockCount | None
-    full: Interval | None
-    far: tuple[FarContext, ...]
-    evictions: tuple[Eviction, ...]
-    forgetting: ForgettingCurve | None
-    missing: tuple[Missing, ...]
+    tokens: int = 0
+    blocks: BlockCount | None = None
+    full: Interval | None = None
+    far: tuple[FarContext, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    forgetting: ForgettingCurve | None = None
+    missing: tuple[Missing, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all was measured."""
+        return self.full is None and self.forgetting is None
 
 
 class ProbeRecord(Finding):
