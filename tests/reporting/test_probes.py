@@ -117,3 +117,4 @@ def test_what_was_not_probed_is_not_drawn():
     for function in (probe_curves.draw_recall, probe_curves.draw_far, probe_curves.draw_cache):
         assert drawn(function, shown) is None
     assert probes.probe_page(shown, [])
+    assert next(iter(probes.explanations(shown))).startswith("In brackets")

@@ -49,19 +49,21 @@ def _main_table(record: ProbeRecord) -> Table:
 
 
 def explanations(record: ProbeRecord) -> Iterator[str]:
-    """How the numbers came about."""
-    yield (
-        f"Fine length: the longest of {', '.join(map(str, record.lengths))} tokens whose second "
-        "half is copied with a greedy accuracy of .99; coarse: the longest that is copied better "
-        "than the same text is predicted after another one (paired t-tests, level .05 over all "
-        "lengths together)."
-    )
-    yield (
-        f"A(f, k): with {record.contexts[-1]} tokens of context of which all but the nearest k are "
-        "changed by f, the share of their worth that is lost: 0 none, 1 as if they were cut off. "
-        "Models were not trained on changed text, so it is an upper bound. frequent, rare: only "
-        "such tokens are kept, closed up."
-    )
+    """How the numbers that are there came about."""
+    if any(result.forgetting for result in record.results):
+        yield (
+            f"Fine length: the longest of {', '.join(map(str, record.lengths))} tokens whose "
+            "second half is copied with a greedy accuracy of .99; coarse: the longest that is "
+            "copied better than the same text is predicted after another one (paired t-tests, "
+            "level .05 over all lengths together)."
+        )
+    if any(result.far for result in record.results):
+        yield (
+            f"A(f, k): with {record.contexts[-1]} tokens of context of which all but the nearest k "
+            "are changed by f, the share of their worth that is lost: 0 none, 1 as if they were "
+            "cut off. Models were not trained on changed text, so it is an upper bound. frequent, "
+            "rare: only such tokens are kept, closed up."
+        )
     yield (
         "In brackets: 95 % intervals from resampled blocks of tokens, and resampled texts; "
         f"seed {record.seed}."
