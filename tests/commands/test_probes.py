@@ -134,6 +134,12 @@ def test_sinks_of_a_pretrained_model_take_the_place_of_the_newest_keys(folder, t
     )
     (cache,) = result.evictions
     assert cache.saved.value == pytest.approx(plain - kept, abs=4e-6)
+    losses, hits = model.at(np.array([4, 8])).token_predictions(tokens[:3, :10])
+    for row, column in np.ndindex(3, 9):
+        scored = column in (4, 8)
+        choice = model.next_logits(tokens[row : row + 1, : column + 1]).argmax()
+        assert losses[row, column].isnan() != scored
+        assert hits[row, column] == (scored and choice == tokens[row, column + 1])
     assert len(result.forgetting.points) == 2
     assert {each.measure for each in result.missing} <= {"intervals"}
 
