@@ -249,7 +249,10 @@ def test_what_would_not_fit_is_not_tried_and_said():
     assert run.unknown["probe"] == reason
 
 
-@pytest.mark.parametrize("option", [("--format", "json"), ("--probe",), ("--accelerator", "a100")])
+@pytest.mark.parametrize(
+    "option",
+    [("--format", "json"), ("--probe",), ("--accelerator", "a100"), ("--utilisation", "0.9")],
+)
 def test_options_of_a_dry_run_are_refused_without_it(option):
     write_spec()
     with pytest.raises(UserError, match="goes with --dry-run"):

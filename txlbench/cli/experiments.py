@@ -102,7 +102,12 @@ def ablate(
 
         show_plan(request, format_, accelerators_named(accelerator), utilisation, probe)
         return 0
-    asked = {"--format json": format_ != "text", "--probe": probe, "--accelerator": accelerator}
+    asked = {
+        "--format json": format_ != "text",
+        "--probe": probe,
+        "--accelerator": accelerator,
+        "--utilisation": utilisation != UTILISATION,
+    }
     for option in (name for name, given in asked.items() if given):
         raise UserError(f"{option}: goes with --dry-run", f"add --dry-run, or drop {option}")
     return _ablate(request)

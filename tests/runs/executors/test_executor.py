@@ -30,6 +30,7 @@ def test_a_size_is_in_bytes_whichever_way_it_is_written(text, size):
         ("ray", None, ("gpus=half",), "gpus=half"),
         ("ray", None, ("memory=much",), "memory=much"),
         ("ray", None, ("cpus",), "KEY=VALUE"),
+        ("slurm", None, ("cpus=2", "cpus=4"), "cpus is 2 already"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(launcher, address, resource, named):

@@ -41,6 +41,7 @@ def test_where_nothing_can_be_submitted_it_is_said_in_one_line(monkeypatch):
         ("array=1-4", "--jobs N"),
         ("array_parallelism=2", "--jobs N"),
         ("additional_parameters=x", "leave it out"),
+        ("partition=gpu", "leave it out"),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_anything_is_submitted(resource, remedy):

@@ -119,7 +119,12 @@ class Launch:
         Raises:
             UserError: for what does not fit together or is no number.
         """
-        given = dict(map(_pair, resources))
+        given: dict[str, str] = {}
+        for key, value in map(_pair, resources):
+            if key in given:
+                problem = f"--resource {key}={value}: {key} is {given[key]} already"
+                raise UserError(problem, f"give {key} once")
+            given[key] = value
         if address is not None and launcher != "ray":
             raise UserError(f"--address {address}: of a Ray cluster", "add --launcher ray")
         if given and launcher == "process":

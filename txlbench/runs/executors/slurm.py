@@ -116,7 +116,7 @@ class SlurmExecutor(Executor):
             )
         _check_options(request.launch)
         if self._is_local:
-            _check_gpus(request)
+            _check_local(request)
         self._new: list[Job] = []
         self._submitted: dict[str, Job] = {}
         self._queued: set[str] = set()
@@ -240,8 +240,12 @@ def _check_options(launch: Launch) -> None:
             raise UserError(problem, f"as {key}={least or 90}")
 
 
-def _check_gpus(request: Request) -> None:
-    """Refuses GPUs of this machine that it lacks."""
+def _check_local(request: Request) -> None:
+    """Refuses what processes of this machine do not take, and GPUs that it lacks."""
+    for key, value in request.launch.others.items():
+        if key != "cluster":
+            problem = f"--resource {key}={value}: with cluster=local no queue reads it"
+            raise UserError(problem, "leave it out")
     asked, count = request.launch.gpus or 0, torch.cuda.device_count()
     if asked > count:
         problem = f"--resource gpus={asked}: this machine has {count} CUDA devices"
