@@ -100,7 +100,7 @@ MEASURED = {
     "base, bf16": (BASE, OF_BASE, 205, {"precision": "bf16"}),
     "base, no memory": (BASE, OF_BASE, 205, {"recurrence": False}),
 }
-QUICK = {"small, four chunks"}
+QUICK = {"lstm"}
 TOLERANCE = 0.2
 
 
