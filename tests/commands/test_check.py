@@ -26,7 +26,7 @@ def config(**model):
 def breaking(monkeypatch):
     """Registers the encodings of `breaking`, for this test only."""
     for name in ("peeking", "mixing", "counting"):
-        entry = EncodingEntry(f"tests.runs.breaking:{name.capitalize()}Encoding", relative=True)
+        entry = EncodingEntry(f"tests.runs.breaking:{name.capitalize()}Encoding")
         monkeypatch.setitem(ENCODINGS, name, entry)
 
 

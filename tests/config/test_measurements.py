@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.config.experiments import run
+from txlbench.config.base import RopeScaling
 from txlbench.config.measurements import (
     Measurement,
     all_measurements,
@@ -150,6 +151,7 @@ def test_every_field_is_part_of_a_measurements_name():
         {"same_length": True},
         {"attention_length": 8},
         {"clamp_len": 3},
+        {"rope": RopeScaling(kind="pi", factor=2.0, trained=8)},
         {"batch_size": 1},
         {"tokens": 5},
         {"exact": True},

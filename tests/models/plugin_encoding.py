@@ -28,4 +28,4 @@ class KeyDecayEncoding(Encoding):
         return content - slopes[:, None, None, None] * distance
 
 
-KEY_DECAY = EncodingEntry("tests.models.plugin_encoding:KeyDecayEncoding", relative=True)
+KEY_DECAY = EncodingEntry("tests.models.plugin_encoding:KeyDecayEncoding")

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import EncodingEntry
 from txlbench.models.mask import distances_S, pad_distances
 from txlbench.models.positions.encoding import Encoding
@@ -11,10 +12,10 @@ from txlbench.models.positions.tables import DistanceTable, frequencies
 ENTRIES = 9
 
 
-def rotated(states_HBLK: Tensor, last: int) -> Tensor:
-    """Pairs of numbers turned by the angles of positions ..., last - 1, last."""
+def rotated(states_HBLK: Tensor, first: int) -> Tensor:
+    """Pairs of numbers turned by the angles of positions first, first + 1, ..."""
     length, size = states_HBLK.shape[-2:]
-    places = torch.arange(last - length + 1, last + 1, device=states_HBLK.device).double()
+    places = torch.arange(first, first + length, device=states_HBLK.device).double()
     angles = places[:, None] * frequencies(size // 2 * 2, states_HBLK.device)
     pairs = states_HBLK[..., : size // 2 * 2].unflatten(-1, (-1, 2))
     x, y = pairs.double().unbind(-1)
@@ -30,9 +31,8 @@ class RotaryEncoding(Encoding):
         super().__init__(config)
         self.by_distance = nn.Parameter(torch.empty(config.n_layer, config.n_head, ENTRIES))
 
-    def transform(self, layer: int, query_HBTK: Tensor, key_HBSK: Tensor) -> tuple[Tensor, Tensor]:
-        last = key_HBSK.shape[-2] - 1
-        return rotated(query_HBTK, last), rotated(key_HBSK, last)
+    def place(self, layer: int, states_HBLK: Tensor, first: int, span: AttentionSpan) -> Tensor:
+        return rotated(states_HBLK, first)
 
     def prepare(self, keys: int, clamp_len: int | None, like: Tensor) -> Tensor:
         return distances_S(keys, clamp_len, like.device).clamp(max=ENTRIES - 1)
@@ -43,7 +43,7 @@ class RotaryEncoding(Encoding):
 
 ROTARY = EncodingEntry(
     "tests.models.plugin_rotary:RotaryEncoding",
-    relative=True,
     parameters=lambda config: config.n_layer * config.n_head * ENTRIES,
     position_products=lambda config, keys: 2.0 * config.n_head * config.head_size,
+    clamps=False,
 )

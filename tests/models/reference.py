@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from txlbench.config.base import AttentionSpan
+from txlbench.config.base import AttentionSpan, RopeScaling
 from txlbench.config.model import ModelConfig
 from txlbench.models.transformer import Transformer
 
@@ -95,6 +95,7 @@ class SlowTransformer:
             visible = [j for j in range(i + 1) if self.sees(i - j)]
             scores = [
                 self.score(layer, head, query, w_k[rows] @ states[j], i - j) / math.sqrt(size)
+                + self.bias(layer, head, i - j)
                 for j in visible
             ]
             weighted = zip(softmax(np.array(scores)), visible, strict=True)
@@ -125,7 +126,62 @@ class SlowTransformer:
             c = self.weights["encoding.content_bias"][layer, head] @ key
             d = self.weights["encoding.distance_bias"][layer, entry, head]
             return a + b + c + d
+        if self.config.encoding == "rope":
+            return float(query @ turned(key, -distance, self.span.rope))
         return a
+
+    def bias(self, layer: int, head: int, distance: int) -> float:
+        """What is added to a score after 1/sqrt(d_head)."""
+        clamp = self.span.clamp_len
+        distance = distance if clamp is None else min(distance, clamp)
+        if self.config.encoding == "alibi":
+            return -slope(head, self.config.n_head) * distance
+        return 0.0
+
+
+def turned(vector: Vector, position: int, scaling: RopeScaling | None) -> Vector:
+    """RoPE, a pair of numbers at a time; YaRN's temperature once, for query and key together."""
+    half, result = len(vector) // 2, vector.copy()
+    scale = 1.0
+    if scaling is not None and scaling.kind == "yarn":
+        scale = (0.1 * math.log(scaling.factor) + 1) ** 2
+    for f in range(half):
+        angle = position * speed(f, 2 * half, scaling)
+        x, y = vector[f], vector[f + half]
+        result[f] = scale * (x * math.cos(angle) - y * math.sin(angle))
+        result[f + half] = scale * (x * math.sin(angle) + y * math.cos(angle))
+    return result
+
+
+def speed(f: int, size: int, scaling: RopeScaling | None) -> float:
+    """The angle by which pair f turns at a step (Su et al. 2021; Peng et al. 2023, section 3)."""
+    plain = 10000 ** (-2 * f / size)
+    if scaling is None:
+        return plain
+    s = scaling.factor
+    if scaling.kind == "pi":
+        return plain / s
+    if scaling.kind == "ntk":
+        return (10000 * s ** (size / (size - 2))) ** (-2 * f / size)
+
+    def place(turns: int) -> float:  # of the pair that turns so often within the trained length
+        return size * math.log(scaling.trained / (2 * math.pi * turns)) / 2 / math.log(10000)
+
+    low, high = max(math.floor(place(32)), 0), min(math.ceil(place(1)), size - 1)
+    ramp = min(max((f - low) / (high - low or 0.001), 0), 1)
+    return (1 - ramp) * plain + ramp * plain / s
+
+
+def slope(head: int, heads: int) -> float:
+    """ALiBi's slopes: a geometric row for powers of two, else of two such rows (Press et al.)."""
+
+    def row(count: int) -> list[float]:
+        return [2 ** (-8 * (each + 1) / count) for each in range(count)]
+
+    below = 1
+    while below * 2 <= heads:
+        below *= 2
+    return [*row(below), *row(2 * below)[0::2]][head]
 
 
 def sinusoid(position: int, width: int) -> Vector:

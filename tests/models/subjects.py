@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.models.plugin_alibi import ALIBI
 from tests.models.plugin_encoding import KEY_DECAY
 from tests.models.plugin_rotary import ROTARY
 from txlbench.config.base import AttentionSpan
-from txlbench.config.catalogue import register_encoding
+from txlbench.config.catalogue import ENCODINGS, register_encoding
 from txlbench.config.model import ModelConfig
 from txlbench.evaluation import invariants
 from txlbench.evaluation.invariants import strengthen
@@ -21,7 +20,7 @@ from txlbench.models.factory import build_model
 from txlbench.models.transformer import Transformer
 
 VOCABULARY = 13
-PLUGINS = {"key-decay": KEY_DECAY, "alibi": ALIBI, "rotary": ROTARY}
+PLUGINS = {"key-decay": KEY_DECAY, "rotary": ROTARY}
 for name, entry in PLUGINS.items():
     register_encoding(name, entry)
 
@@ -62,19 +61,16 @@ class Subject:
     clamps: bool = True
 
 
-def _encoding(name: str, relative: bool, label: str = "", **fixed: Any) -> Subject:
-    build = lambda **settings: transformer(name, **fixed, **settings)  # noqa: E731
-    return Subject(label or name, build, relative, clamps=relative and name != "rotary")
+def _encoding(name: str, label: str = "", **fixed: Any) -> Subject:
+    build = lambda **settings: transformer(name, **{**fixed, **settings})  # noqa: E731
+    entry = ENCODINGS[name]
+    return Subject(label or name, build, entry.relative, clamps=entry.relative and entry.clamps)
 
 
 SUBJECTS = [
-    _encoding("xl", relative=True),
-    _encoding("xl", relative=True, label="xl-pre-lnorm", pre_lnorm=True, untie_r=True),
-    _encoding("shaw", relative=True),
-    _encoding("shaw", relative=True, label="shaw-bias", shaw_bias=True),
-    _encoding("absolute", relative=False),
-    _encoding("al-rfou", relative=False),
-    *(_encoding(name, relative=True) for name in PLUGINS),
+    *(_encoding(name) for name in ENCODINGS),
+    _encoding("xl", label="xl-pre-lnorm", pre_lnorm=True, untie_r=True),
+    _encoding("shaw", label="shaw-bias", shaw_bias=True),
     *(
         Subject(kind, partial(small, kind=kind), relative=True, attends=False, clamps=False)
         for kind in ("lstm", "qrnn")

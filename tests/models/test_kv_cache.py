@@ -92,8 +92,8 @@ def test_a_segment_sees_the_newest_in_order(mem_len: int, stride: int | None):
         cache.make_room(queries, torch.float32)
         here = list(range(token, token + queries))
         for layer in range(2):
-            seen = cache.write(layer, numbered(token, queries))
-            assert seen[0, 0, 1, :, 0].tolist() == remembered + here
+            seen, _ = cache.write(layer, *numbered(token, queries))
+            assert seen[0, 1, :, 0].tolist() == remembered + here
         cache.advance(queries)
         kept = here if stride is None else here[:stride]
         token += len(kept)
@@ -105,7 +105,7 @@ def test_the_buffer_stays_within_twice_what_a_segment_needs():
     cache = empty(AttentionSpan(mem_len=10))
     for _ in range(200):
         cache.make_room(3, torch.float32)
-        cache.write(0, numbered(0, 3))
+        cache.write(0, *numbered(0, 3))
         cache.advance(3)
     assert cache.states_N2HBCK.shape[4] <= 2 * (10 + 3)
 

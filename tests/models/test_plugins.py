@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from tests.models import plugin_alibi
-from tests.models.subjects import PLUGINS, text, transformer
+from tests.models.subjects import text, transformer
 from txlbench.config.base import AttentionSpan
+from txlbench.config.catalogue import ENCODINGS
 from txlbench.models import attention, kv_cache
 from txlbench.models.kernels.cuda import flexible_attention
+from txlbench.models.positions import alibi
 
 SPAN = AttentionSpan(mem_len=6)
 
@@ -34,10 +35,10 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_bias_by_distance_takes_forty_lines():
-    assert len(Path(plugin_alibi.__file__).read_text().splitlines()) <= 40
+    assert len(Path(alibi.__file__).read_text().splitlines()) <= 40
 
 
-@pytest.mark.parametrize(("name", "fast"), [(name, name != "key-decay") for name in PLUGINS])
+@pytest.mark.parametrize(("name", "fast"), [(name, name != "key-decay") for name in ENCODINGS])
 def test_scores_in_terms_take_every_fast_path(name: str, fast: bool, taken: list[str]):
     model = transformer(name, d_head=16)
     model(text(8), model.initial_state(1, SPAN))

@@ -8,7 +8,8 @@ import torch
 
 from tests.models.reference import SlowTransformer, sinusoid
 from tests.models.subjects import text, transformer
-from txlbench.config.base import AttentionSpan
+from txlbench.config.base import AttentionSpan, RopeScaling
+from txlbench.config.catalogue import ENCODINGS
 from txlbench.evaluation.invariants import stream_losses
 
 TOLERANCE = 1e-10
@@ -59,6 +60,36 @@ def test_shaw_equals_the_equations_beyond_max_distance_too(
 @pytest.mark.parametrize("encoding", ["absolute", "al-rfou"])
 def test_absolute_encodings_restart_at_every_segment(span: AttentionSpan, encoding: str):
     assert_equals_reference(encoding, span)
+
+
+SCALINGS = [
+    None,
+    RopeScaling(kind="pi", factor=2.5, trained=6),
+    RopeScaling(kind="ntk", factor=4.0, trained=6),
+    RopeScaling(kind="yarn", factor=3.0, trained=6),
+    RopeScaling(kind="yarn", factor=8.0, trained=4000),
+]
+
+
+@pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
+@pytest.mark.parametrize("encoding", ["alibi", "none", "rope"])
+@pytest.mark.parametrize("pre_lnorm", [False, True])
+def test_todays_encodings_equal_their_equations(
+    span: AttentionSpan, encoding: str, pre_lnorm: bool
+):
+    if span.clamp_len is None or ENCODINGS[encoding].clamps:
+        assert_equals_reference(encoding, span, pre_lnorm=pre_lnorm)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=str)
+@pytest.mark.parametrize("d_head", [5, 8])
+def test_scaled_rotary_positions_equal_theirs(scaling: RopeScaling | None, d_head: int):
+    assert_equals_reference("rope", AttentionSpan(mem_len=6, rope=scaling), d_head=d_head)
+
+
+@pytest.mark.parametrize("n_head", [1, 3, 6])
+def test_alibi_has_a_slope_for_any_number_of_heads(n_head: int):
+    assert_equals_reference("alibi", AttentionSpan(mem_len=6), n_head=n_head)
 
 
 @pytest.mark.parametrize("d_model", [11, 12])

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -20,7 +20,7 @@ from txlbench.cli.options import (
     split_option,
     verb,
 )
-from txlbench.config.base import displayed, shown
+from txlbench.config.base import RopeKind, displayed, shown
 from txlbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ if TYPE_CHECKING:
     help="Numbers of keys that each query sees, itself included; one pass for each.",
 )
 @count_option("--clamp-len", None, "Clamps relative distances at this value.", 0)
+@click.option(
+    "--rope-scaling",
+    type=click.Choice(get_args(RopeKind)),
+    help="Scales rotary positions (encoding rope) by keys seen over keys met in training.",
+)
 @click.option(
     "--same-length/--no-same-length",
     default=None,
@@ -203,6 +208,8 @@ def _sentence(result: "EvalResult") -> str:
         settings.append("same_length")
     if how.clamp_len is not None:
         settings.append(f"clamp_len {how.clamp_len}")
+    if how.rope is not None:
+        settings.append(f"{how.rope.kind} scaling by {how.rope.factor:.4g}")
     settings.append("exact" if how.exact else f"{scored.cold_starts} cold starts")
     unknown = f", {text.unknown / len(text.ids):.1%} of the text <unk>" if text.unknown else ""
     return (

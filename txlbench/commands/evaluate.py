@@ -10,13 +10,14 @@ import torch
 from txlbench.commands.model_ref import ModelRef, resolve_seeds
 from txlbench.commands.pretrained import score_pretrained, window_measurements
 from txlbench.commands.texts import ScoredText, read_ids, read_text
-from txlbench.config.base import Part, displayed
+from txlbench.config.base import Part, RopeKind, displayed
 from txlbench.config.catalogue import Level
 from txlbench.config.measurements import (
     Measurement,
     Settings,
     at_attention_length,
     evaluation_clamp,
+    rope_scaling,
     training_regime,
 )
 from txlbench.errors import UserError
@@ -56,6 +57,7 @@ class EvalRequest:
     mem_len: int | None = None
     attention_lengths: tuple[int, ...] = ()
     clamp_len: int | None = None
+    rope_scaling: RopeKind | None = None
     same_length: bool | None = None
     exact: bool = False
     zero_memory: bool = False
@@ -233,8 +235,9 @@ def _as_asked(request: EvalRequest, settings: Settings) -> Settings:
         "batch_size": request.batch_size or settings.evaluate.batch_size,
         "tgt_len": request.tgt_len or settings.evaluate.tgt_len,
     }
-    if request.clamp_len is not None:
-        asked["clamp_len"] = request.clamp_len
+    for key in ("clamp_len", "rope_scaling"):
+        if (given := getattr(request, key)) is not None:
+            asked[key] = given
     changed: dict[str, object] = {"evaluate": settings.evaluate.model_copy(update=asked)}
     if request.tgt_len is not None and settings.train is not None:
         changed["train"] = settings.train.model_copy(update={"tgt_len": request.tgt_len})
@@ -249,6 +252,7 @@ def _in_regime(request: EvalRequest, config: Settings, split: Part) -> Measureme
     if same_length and mem_len == 0:
         raise UserError("--same-length: needs a memory", "give --mem-len of at least 1")
     changes: dict[str, object] = {"mem_len": mem_len, "same_length": same_length}
+    changes["rope"] = rope_scaling(config, mem_len if same_length else mem_len + one.tgt_len)
     if mem_len != one.mem_len:
         changes["clamp_len"] = evaluation_clamp(config)
     if mem_len:
@@ -266,10 +270,12 @@ def _refuse_what_excludes(request: EvalRequest, settings: Settings) -> None:
                 f"--mem-len: {kind} was trained without memory, and transformers' was not tried",
                 "drop the option",
             )
-        if request.clamp_len is not None:
-            raise UserError(f"--clamp-len: {kind} clamps no distance", "drop the option")
         if request.zero_memory:
             raise UserError(f"--zero-memory: {kind} is not of this suite", "drop the option")
+    if request.clamp_len is not None and not settings.model.clamps:
+        raise UserError(f"--clamp-len: {kind} has no distances to clamp", "drop the option")
+    if request.rope_scaling is not None and kind != "rope":
+        raise UserError(f"--rope-scaling: goes with encoding rope, not {kind}", "drop the option")
     if request.attention_lengths and request.same_length is False:
         raise UserError(
             "--no-same-length: an attention length is the same for every query", "drop one of them"

@@ -104,7 +104,15 @@ def _stride(protocol: str) -> int | None:
 
 def _refuse_what_protocols_choose(request: EvalRequest) -> None:
     usual = EvalRequest(request.model)
-    chosen = ("tokens", "tgt_len", "mem_len", "attention_lengths", "clamp_len", "same_length")
+    chosen = (
+        "tokens",
+        "tgt_len",
+        "mem_len",
+        "attention_lengths",
+        "clamp_len",
+        "rope_scaling",
+        "same_length",
+    )
     for name in (*chosen, "exact", "zero_memory", "losses"):
         if getattr(request, name) != getattr(usual, name):
             option = name.replace("_", "-")

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 WINDOW = 1024
 """Tokens of a window of `eval`, unless the user says or the model has positions for fewer."""
-OF_OURS = ("batch_size", "mem_len", "clamp_len", "same_length", "exact", "zero_memory", "level")
+OF_OURS = (
+    "batch_size",
+    "mem_len",
+    "clamp_len",
+    "rope_scaling",
+    "same_length",
+    "exact",
+    "zero_memory",
+    "level",
+)
 """Options of `eval` that mean nothing to a model that reads windows."""
 
 

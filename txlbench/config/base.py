@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 Split = Literal["train", "valid", "test"]
@@ -30,6 +30,23 @@ class Section(BaseModel):
     ADDED: ClassVar[Mapping[str, object]] = MappingProxyType({})
 
 
+RopeKind = Literal["pi", "ntk", "yarn"]
+
+
+class RopeScaling(Section):
+    """How rotary positions are changed beyond the trained length; see `models.positions.rope`.
+
+    Attributes:
+        kind: pi (position interpolation), ntk or yarn.
+        factor: how many times the trained length is to be used.
+        trained: the largest number of keys that a query met in training.
+    """
+
+    kind: RopeKind
+    factor: float = Field(ge=1)
+    trained: int = Field(ge=1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttentionSpan:
     """How far a model attends; chosen at run time, since it changes no weight.
@@ -39,6 +56,7 @@ class AttentionSpan:
         clamp_len: relative distances are clamped at this value; None for no limit.
         same_length: every query sees exactly mem_len keys, itself included, as in the official
             PyTorch code; needs mem_len of at least 1.
+        rope: how rotary positions are scaled; None for as trained, and for other encodings.
         stride: tokens by which segments move on; only the first `stride` states of a segment
             enter memory, as the next segment reads the others again. None for all of them.
     """
@@ -47,6 +65,7 @@ class AttentionSpan:
     clamp_len: int | None = None
     same_length: bool = False
     stride: int | None = None
+    rope: RopeScaling | None = None
 
     def __post_init__(self) -> None:
         if self.same_length and self.mem_len < 1:

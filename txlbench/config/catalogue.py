@@ -20,18 +20,33 @@ def load_class(target: str) -> type:
     return loaded
 
 
+Exactness = Literal["distance", "visible", "content"]
+"""What an encoding's part of the score of query i and key j is a function of.
+
+- distance: of i - j alone. Segments with a memory that covers equal one pass, and at one attention
+  length it does not matter where segments are cut.
+- visible: of the keys that the segment shows, as absolute positions are, which count from its
+  start. Contexts read in one pass equal contexts alone, segments do not equal one pass, and memory
+  is incoherent (paper, the equation before section 3.3).
+- content: of the tokens between j and i too. Exact wherever a distance is, but there is no distance
+  to clamp, and nothing to tabulate.
+
+`txlbench check` tests each claim.
+"""
+
+
 @dataclass(frozen=True)
 class EncodingEntry:
     """A position encoding: its class, and what is known of it before the class is loaded.
 
     Attributes:
         target: `package.module:Class`, a subclass of `models.positions.encoding.Encoding`.
-        relative: it sees distances only, so that memory means the same in the next segment. The
-            others restart their positions at every segment, which makes memory incoherent
-            (paper, the equation before section 3.3).
+        exactness: what its part of the scores is a function of; see `Exactness`.
         parameters: the weights it owns, over all layers.
         position_products: multiplications that position scores take for one token in one layer
             beside that many keys.
+        rows: scores take a product with a row for each distance.
+        clamps: distances can be clamped (`clamp_len`).
         default_max_distance: `model.max_distance` by tgt_len and mem_len, for a learned table;
             None where the encoding has no such table.
         learned_positions: it has learned max_distance + 1 positions, so that no longer segment
@@ -40,12 +55,19 @@ class EncodingEntry:
     """
 
     target: str
-    relative: bool
+    exactness: Exactness = "distance"
     parameters: Callable[["ModelConfig"], int] = lambda _: 0
     position_products: Callable[["ModelConfig", float], float] = lambda _, __: 0.0
+    rows: bool = False
+    clamps: bool = True
     default_max_distance: Callable[[int, int], int] | None = None
     learned_positions: bool = False
     options: tuple[str, ...] = ()
+
+    @property
+    def relative(self) -> bool:
+        """Whether memory means the same in the next segment."""
+        return self.exactness != "visible"
 
 
 def _xl_parameters(config: "ModelConfig") -> int:
@@ -66,32 +88,41 @@ def _al_rfou_parameters(config: "ModelConfig") -> int:
     return config.n_layer * ((config.max_distance or 0) + 1) * config.d_model
 
 
+def _rotation_products(config: "ModelConfig", _: float) -> float:
+    """Two products for each number of a query and of a key, which is turned once."""
+    return 4.0 * config.n_head * config.head_size
+
+
 def row_products(config: "ModelConfig", keys: float) -> float:
     """Products of each query with a row of every distance."""
     return keys * config.n_head * config.head_size
 
 
+_POSITIONS = "txlbench.models.positions."
 ENCODINGS: dict[str, EncodingEntry] = {
     "xl": EncodingEntry(
-        "txlbench.models.positions.xl:XLEncoding",
-        relative=True,
+        f"{_POSITIONS}xl:XLEncoding",
         parameters=_xl_parameters,
         position_products=row_products,
+        rows=True,
     ),
     "shaw": EncodingEntry(
-        "txlbench.models.positions.shaw:ShawEncoding",
-        relative=True,
+        f"{_POSITIONS}shaw:ShawEncoding",
+        rows=True,
         parameters=_shaw_parameters,
         position_products=row_products,
         default_max_distance=lambda tgt_len, mem_len: tgt_len - 1 + mem_len,
         options=("shaw_bias",),
     ),
-    "absolute": EncodingEntry(
-        "txlbench.models.positions.absolute:AbsoluteEncoding", relative=False
+    "alibi": EncodingEntry(f"{_POSITIONS}alibi:AlibiEncoding"),
+    "rope": EncodingEntry(
+        f"{_POSITIONS}rope:RopeEncoding", position_products=_rotation_products, clamps=False
     ),
+    "none": EncodingEntry(f"{_POSITIONS}encoding:Encoding", clamps=False),
+    "absolute": EncodingEntry(f"{_POSITIONS}absolute:AbsoluteEncoding", "visible"),
     "al-rfou": EncodingEntry(
-        "txlbench.models.positions.absolute:AlRfouEncoding",
-        relative=False,
+        f"{_POSITIONS}absolute:AlRfouEncoding",
+        "visible",
         parameters=_al_rfou_parameters,
         default_max_distance=lambda tgt_len, _: tgt_len - 1,
         learned_positions=True,

@@ -7,7 +7,7 @@ from here, so that they cannot disagree on how a number was obtained.
 from types import MappingProxyType
 from typing import Literal
 
-from txlbench.config.base import AttentionSpan, Part, Section, Split
+from txlbench.config.base import AttentionSpan, Part, RopeScaling, Section, Split
 from txlbench.config.identity import fingerprint, hashed_fields
 from txlbench.config.run_config import ImportedConfig, RunConfig
 from txlbench.config.train import TrainConfig
@@ -29,6 +29,7 @@ class Measurement(Section):
         same_length: every query sees exactly mem_len keys, itself included.
         attention_length: the length swept, None in the training regime.
         clamp_len: distances beyond it count as clamp_len.
+        rope: how rotary positions are scaled; None for as trained, and for other encodings.
         batch_size: streams, and in windows the windows, evaluated at once.
         tokens: targets scored, in batch_size blocks spread evenly over the split, each after a
             lead-in of mem_len tokens; None for all targets, each stream starting cold.
@@ -38,7 +39,7 @@ class Measurement(Section):
             TensorFlow code and Hugging Face's do, instead of an empty one.
     """
 
-    ADDED = MappingProxyType({"zero_memory": False})
+    ADDED = MappingProxyType({"zero_memory": False, "rope": None})
 
     regime: Literal["streaming", "windows"]
     split: Part
@@ -48,6 +49,7 @@ class Measurement(Section):
     same_length: bool = False
     attention_length: int | None = None
     clamp_len: int | None = None
+    rope: RopeScaling | None = None
     batch_size: int = 10
     tokens: int | None = None
     exact: bool = False
@@ -57,7 +59,10 @@ class Measurement(Section):
     def span(self) -> AttentionSpan:
         """How far the model attends; without memory it has no other length than the window's."""
         return AttentionSpan(
-            mem_len=self.mem_len, clamp_len=self.clamp_len, same_length=self.same_length
+            mem_len=self.mem_len,
+            clamp_len=self.clamp_len,
+            same_length=self.same_length,
+            rope=self.rope,
         )
 
     @property
@@ -138,12 +143,27 @@ def by_position(config: RunConfig, split: Split) -> Measurement:
 def evaluation_clamp(config: Settings) -> int | None:
     """clamp_len at attention lengths other than the trained one: evaluate's, else the model's.
 
-    Architectures of transformers clamp no distance.
+    None where there is no distance to clamp, as in rope and in architectures of transformers.
     """
-    if config.model.kind == "hf":
+    if not config.model.clamps:
         return None
     asked = config.evaluate.clamp_len
     return config.model.clamp_len if asked is None else asked
+
+
+def rope_scaling(config: Settings, keys: int) -> RopeScaling | None:
+    """How rotary positions are scaled where a query sees up to so many keys; None for not at all.
+
+    By keys over those met in training, unless the factor is given.
+    """
+    train, asked = segments_of(config), config.evaluate
+    if asked.rope_scaling is None:
+        return None
+    trained = train.memory if config.model.same_length else train.tgt_len + train.memory
+    factor = asked.rope_factor or max(1.0, keys / trained)
+    if factor == 1.0:
+        return None
+    return RopeScaling(kind=asked.rope_scaling, factor=factor, trained=trained)
 
 
 def at_attention_length(config: Settings, split: Part, length: int) -> Measurement:
@@ -153,6 +173,7 @@ def at_attention_length(config: Settings, split: Part, length: int) -> Measureme
     `stride` positions of windows of that length, the first window all.
     """
     train, evaluate, clamp = segments_of(config), config.evaluate, evaluation_clamp(config)
+    rope = rope_scaling(config, length)
     if train.recurrence:
         tgt_len = evaluate.tgt_len or train.tgt_len
         return Measurement(
@@ -164,6 +185,7 @@ def at_attention_length(config: Settings, split: Part, length: int) -> Measureme
             same_length=True,
             attention_length=length,
             clamp_len=clamp,
+            rope=rope,
             batch_size=evaluate.batch_size,
             tokens=evaluate.tokens,
         )
@@ -174,6 +196,7 @@ def at_attention_length(config: Settings, split: Part, length: int) -> Measureme
         stride=min(length, evaluate.stride or max(1, length // 4)),
         attention_length=length,
         clamp_len=clamp,
+        rope=rope,
         batch_size=evaluate.batch_size,
         tokens=evaluate.tokens,
     )

@@ -139,7 +139,7 @@ def _transformer_layer(model: ModelConfig, train: TrainConfig, number: int, devi
     padding = PADDING if device == "cpu" else 0
     projected = 2 * number * rows * (keys + padding) * inner
     positions = 0
-    if model.encoding_entry is not None and model.encoding_entry.relative:
+    if model.encoding_entry is not None and model.encoding_entry.rows:
         positions = number * (keys + 1 + padding) * inner
         positions += number * (keys + 1) * width if number < FLOAT else 0
     return states + context + projected + positions + _probabilities(model, train, number, device)
@@ -160,7 +160,7 @@ def _probabilities(model: ModelConfig, train: TrainConfig, number: int, device: 
 def _distances(model: ModelConfig, train: TrainConfig) -> float:
     """The sinusoids that all layers share."""
     entry = model.encoding_entry
-    if entry is None or not entry.relative:
+    if entry is None or not entry.rows:
         return 0.0
     return FLOAT * (train.memory + train.tgt_len + 1) * model.d_model
 

@@ -39,8 +39,8 @@ class ModelConfig(Section):
     """The shared core's size, encoding and regularisation (paper section 3, official flags).
 
     Attributes:
-        encoding: how position enters attention; xl, shaw, absolute (sinusoids) or al-rfou
-            (learned, added at every layer).
+        encoding: how position enters attention: xl, shaw, alibi, rope, none, absolute (sinusoids)
+            or al-rfou (learned, added at every layer).
         n_layer: number of layers.
         n_head: attention heads of each layer.
         d_model: size of hidden states.
@@ -167,6 +167,8 @@ class ModelConfig(Section):
             raise ValueError("kind hf needs model.architecture, for example llama")
         if self.kind != "hf" and (self.architecture is not None or self.config):
             raise ValueError(f"architecture and config go with kind hf, not {self.kind}")
+        if self.clamp_len is not None and not self.clamps:
+            raise ValueError(f"clamp_len: {self.name} has no distances to clamp; drop it")
         if self.wdrop and self.kind != "lstm":
             raise ValueError(f"wdrop goes with kind lstm, not {self.kind}")
         for name, entry in ENCODINGS.items():
@@ -224,6 +226,11 @@ class ModelConfig(Section):
     def encoding_entry(self) -> EncodingEntry | None:
         """The catalogue's entry of the encoding; None for kinds that have none."""
         return ENCODINGS[self.encoding] if self.kind == "transformer" else None
+
+    @property
+    def clamps(self) -> bool:
+        """Whether there are distances that `clamp_len` can clamp."""
+        return self.kind != "hf" and (self.encoding_entry is None or self.encoding_entry.clamps)
 
     @property
     def learned_positions(self) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from txlbench.config.base import Section, Split
+from txlbench.config.base import RopeKind, Section, Split
 from txlbench.config.catalogue import CORPORA, ENCODINGS, UNITS, Level
 from txlbench.config.loading import Document, validate
 from txlbench.config.model import ModelConfig
@@ -127,6 +127,9 @@ class EvaluateConfig(Section):
         tokens: targets scored, in blocks spread evenly over the split; null for all.
         stride: tokens by which a window moves on; default max(1, length // 4); 1 is the paper's
             sliding window.
+        rope_scaling: of encoding rope at longer attention lengths than trained: pi (position
+            interpolation), ntk or yarn; null for positions as trained.
+        rope_factor: its factor; default attention length over keys met in training, at least 1.
         tolerance: nats within which a shorter attention length counts as equal to the best.
     """
 
@@ -138,6 +141,8 @@ class EvaluateConfig(Section):
     clamp_len: int | None = Field(None, ge=0)
     tokens: int | None = Field(None, ge=1)
     stride: int | None = Field(None, ge=1)
+    rope_scaling: RopeKind | None = None
+    rope_factor: float | None = Field(None, ge=1)
     tolerance: float = Field(5e-4, ge=0)
 
     @field_validator("attention_lengths")
@@ -257,6 +262,10 @@ class RunConfig(Section):
             raise ValueError(
                 f"evaluate.tgt_len {self.evaluate.tgt_len} is too long for {model.encoding}, which "
                 f"learns {positions} positions; use at most {positions}"
+            )
+        if self.evaluate.rope_scaling and model.name != "rope":
+            raise ValueError(
+                f"evaluate.rope_scaling goes with encoding rope, not {model.name}; drop it"
             )
         if self.evaluate.stride and self.evaluate.attention_lengths:
             shortest = self.evaluate.attention_lengths[0]

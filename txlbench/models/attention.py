@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout
 from txlbench.models.kernels.cpu import AttentionDropout, fused_attention, project
@@ -25,12 +26,14 @@ class Scoring:
     """How the queries of one layer score keys in one pass.
 
     Attributes:
+        span: how far the model attends.
         shared: what the encoding prepared for all layers.
         watched: whether the probabilities themselves are wanted.
     """
 
     encoding: Encoding
     layer: int
+    span: AttentionSpan
     shared: Any
     mask: Mask
     watched: bool
@@ -42,18 +45,24 @@ class Scoring:
         )
 
     def scores(self, query_HBTK: Tensor, key_HBSK: Tensor) -> Tensor:
+        query_HBTK, key_HBSK = self.placed(query_HBTK, key_HBSK)
         return self.encoding.scores(self.layer, query_HBTK, key_HBSK, self.shared)
 
-    def transformed(self, query_BTHK: Tensor, context_BS2HK: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and context after the encoding's `transform`, which mostly changes neither."""
+    def placed(self, query_HBTK: Tensor, key_HBSK: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys at their positions, the oldest key's being 0."""
+        first = self.mask.keys - self.mask.queries
+        query = self.encoding.place(self.layer, query_HBTK, first, self.span)
+        return query, self.encoding.place(self.layer, key_HBSK, 0, self.span)
+
+    def placed_context(self, query_BTHK: Tensor, context_BS2HK: Tensor) -> tuple[Tensor, Tensor]:
+        """The same as the kernels take them; most encodings change neither."""
         given_HBTK = query_BTHK.permute(2, 0, 1, 3)
         key_HBSK, value_HBSK = context_BS2HK.permute(2, 3, 0, 1, 4)
-        query_HBTK, turned_HBSK = self.encoding.transform(self.layer, given_HBTK, key_HBSK)
-        if query_HBTK is given_HBTK and turned_HBSK is key_HBSK:
+        query_HBTK, placed_HBSK = self.placed(given_HBTK, key_HBSK)
+        if query_HBTK is given_HBTK and placed_HBSK is key_HBSK:
             return query_BTHK, context_BS2HK
-        context_2HBSK = torch.stack([turned_HBSK.to(value_HBSK.dtype), value_HBSK])
-        query_BTHK = query_HBTK.to(query_BTHK.dtype).permute(1, 2, 0, 3)
-        return query_BTHK.contiguous(), context_2HBSK.permute(2, 3, 0, 1, 4).contiguous()
+        context_BS2HK = torch.stack([placed_HBSK, value_HBSK]).permute(2, 3, 0, 1, 4)
+        return query_HBTK.permute(1, 2, 0, 3).contiguous(), context_BS2HK
 
 
 class Attention(nn.Module):
@@ -134,7 +143,7 @@ class Attention(nn.Module):
         else:
             projected_BSI = project(input_BTD, context_BSD.detach(), self.kv_net.weight)
         context_BS2HK = projected_BSI.unflatten(-1, (2, self.heads, self.size))
-        query_BTHK, context_BS2HK = scoring.transformed(query_BTHK, context_BS2HK)
+        query_BTHK, context_BS2HK = scoring.placed_context(query_BTHK, context_BS2HK)
         mixed_BTHK = kernel(query_BTHK, context_BS2HK, scoring.terms, scoring.mask)
         mixed: Tensor = self.o_net(mixed_BTHK.flatten(2))
         return mixed

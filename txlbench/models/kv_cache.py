@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 class KVCache:
     """The keys and values of the newest min(mem_len, seen) tokens; consumed by `forward`.
 
+    Keys are kept as the encoding places them, counted from the first token that was read: however
+    far memory moves, none is placed twice.
+
     They lie side by side, oldest first, in a buffer with room for as many again: new ones are
     written behind them, and only when it is full are the remembered ones moved to its front. So
     attention reads them in order without a copy, and a move costs little a token.
@@ -39,6 +42,7 @@ class KVCache:
         states_N2HBCK: keys and values of each layer, with room for C of them.
         span: how the model looks back.
         start, end: the places of those that are remembered.
+        position: of the next token.
         valid_len_B: how many of these, the newest, each stream may still see; None for all of them.
         kept: what the encoding keeps between passes, such as projected positions.
     """
@@ -47,6 +51,7 @@ class KVCache:
     span: AttentionSpan
     start: int = 0
     end: int = 0
+    position: int = 0
     valid_len_B: Tensor | None = None
     kept: dict[Any, Any] = field(default_factory=dict)
 
@@ -62,14 +67,19 @@ class KVCache:
     def tensors(self) -> Mapping[str, Tensor]:
         remembered = self.states_N2HBCK[..., self.start : self.end, :]
         named = {f"layer{n}": layer.permute(2, 0, 1, 3, 4) for n, layer in enumerate(remembered)}
+        named["position"] = torch.full((self.states_N2HBCK.shape[3],), self.position)
         return named if self.valid_len_B is None else {**named, "known": self.valid_len_B}
 
     def replace(self, tensors: Mapping[str, Tensor]) -> "KVCache":
         layers = [tensors[f"layer{n}"] for n in range(len(self.states_N2HBCK))]
         states = torch.stack([layer.permute(1, 2, 0, 3, 4) for layer in layers])
-        valid_len_B = tensors.get("known")
         return dataclasses.replace(
-            self, states_N2HBCK=states, start=0, end=states.shape[4], valid_len_B=valid_len_B
+            self,
+            states_N2HBCK=states,
+            start=0,
+            end=states.shape[4],
+            position=int(tensors["position"][0]),
+            valid_len_B=tensors.get("known"),
         )
 
     def reset(self, rows_B: Tensor) -> "KVCache":
@@ -91,35 +101,42 @@ class KVCache:
         states[..., : self.length, :] = self.states_N2HBCK[..., self.start : self.end, :]
         self.states_N2HBCK, self.start, self.end = states, 0, self.length
 
-    def write(self, layer: int, new_2HBTK: Tensor) -> Tensor:
-        """Writes a segment's keys and values; returns them with the remembered: [2, H, B, S, K]."""
+    def write(self, layer: int, key_HBTK: Tensor, value_HBTK: Tensor) -> tuple[Tensor, Tensor]:
+        """Writes a segment's keys and values; returns them behind the remembered: [H, B, S, K]."""
         if self.span.mem_len == 0:
-            return new_2HBTK
-        behind = self.end + new_2HBTK.shape[3]
-        self.states_N2HBCK[layer, :, :, :, self.end : behind] = new_2HBTK
-        return self.states_N2HBCK[layer, :, :, :, self.start : behind]
+            return key_HBTK, value_HBTK
+        states_2HBCK, behind = self.states_N2HBCK[layer], self.end + key_HBTK.shape[2]
+        for part, new_HBTK in zip(states_2HBCK, (key_HBTK, value_HBTK), strict=True):
+            part[:, :, self.end : behind] = new_HBTK
+        key, value = states_2HBCK[:, :, :, self.start : behind]
+        return key, value
 
     def advance(self, queries: int) -> None:
         """Keeps the newest of what was written, as `memory.carried` does."""
+        moved = queries if self.span.stride is None else min(queries, self.span.stride)
+        self.position += moved
         if self.span.mem_len == 0:
             return
-        self.end += queries if self.span.stride is None else min(queries, self.span.stride)
+        self.end += moved
         self.start = max(self.start, self.end - self.span.mem_len)
         self.valid_len_B = advance_valid_len(self.valid_len_B, queries, self.span, self.length)
 
 
-DecodeLayer = Callable[[Tensor, Tensor, Tensor, DistanceScores | None], Tensor]
+DecodeLayer = Callable[[Tensor, Tensor, Tensor, int, DistanceScores | None], Tensor]
 """One layer of `decode_step`, [B, 1, D] to [B, 1, D]. Beside its input it takes the place
 [2, H, B, K] of the token's key and value, the keys and values [2, H, B, S, K] that it sees, its own
-the last, and the table of distances."""
+the last, its position, and the table of distances."""
 
 
-def decode_layer(block: "Block", encoding: Encoding, number: int) -> DecodeLayer:
+def decode_layer(
+    block: "Block", encoding: Encoding, number: int, span: AttentionSpan
+) -> DecodeLayer:
     """Binds a layer's tensors; only the biases, which are small, are copied."""
     attention, heads, size = block.attention, block.attention.heads, block.attention.size
     query, key_value, out = (
         net.weight for net in (attention.q_net, attention.kv_net, attention.o_net)
     )
+    turns = type(encoding).place is not Encoding.place
     none = query.new_zeros(heads, size)
     biases = [none if bias is None else bias for bias in encoding.biases(number)]
     biases_2H11K = torch.stack(biases)[:, :, None, None]
@@ -132,14 +149,20 @@ def decode_layer(block: "Block", encoding: Encoding, number: int) -> DecodeLayer
     )
 
     def attend(
-        normed_B1D: Tensor, new_2HBK: Tensor, seen_2HBSK: Tensor, table: DistanceScores | None
+        normed_B1D: Tensor,
+        new_2HBK: Tensor,
+        seen_2HBSK: Tensor,
+        place: int,
+        table: DistanceScores | None,
     ) -> Tensor:
         batch = len(normed_B1D)
         made_B2HK = linear(normed_B1D, key_value).view(batch, 2, heads, size)
         new_2HBK.copy_(made_B2HK.permute(1, 2, 0, 3))
         query_HB1K = linear(normed_B1D, query).view(batch, heads, 1, size).transpose(0, 1)
+        if turns:
+            query_HB1K = encoding.place(number, query_HB1K, place, span)
+            new_2HBK[0] = encoding.place(number, new_2HBK[0, :, :, None], place, span)[:, :, 0]
         key, value = seen_2HBSK
-        query_HB1K, key = encoding.transform(number, query_HB1K, key)
         content, position = query_HB1K + biases_2H11K
         added = None if table is None else table.position(position)[..., -key.shape[2] :]
         mixed_HB1K = scaled_dot_product_attention(content, key, value, added)
@@ -178,7 +201,8 @@ def decode_step(
     hidden_B1D = encoding.add_to_input(model.embedding(tokens_B1))
     for number, layer in enumerate(_layers(model, cache)):
         hidden_B1D = encoding.add_to_layer(number, hidden_B1D)
-        hidden_B1D = layer(hidden_B1D, new_N2HBK[number], seen_N2HBSK[number], tables[number])
+        mine = new_N2HBK[number], seen_N2HBSK[number], cache.position, tables[number]
+        hidden_B1D = layer(hidden_B1D, *mine)
     cache.advance(1)
     return hidden_B1D
 
@@ -188,7 +212,8 @@ def _layers(model: "Transformer", cache: KVCache) -> list[DecodeLayer]:
     if decode_layer not in cache.kept:
         blocks: Any = model.blocks
         cache.kept[decode_layer] = [
-            decode_layer(block, model.encoding, number) for number, block in enumerate(blocks)
+            decode_layer(block, model.encoding, number, cache.span)
+            for number, block in enumerate(blocks)
         ]
     layers: list[DecodeLayer] = cache.kept[decode_layer]
     return layers
@@ -226,9 +251,11 @@ def forward_cached(
     for layer, block in enumerate(blocks):
         hidden_BTD = encoding.add_to_layer(layer, hidden_BTD)
         normed_BTD = block.pre_norm(hidden_BTD)
-        key, value = cache.write(layer, block.attention.keys_values(normed_BTD))
+        key, value = block.attention.keys_values(normed_BTD)
+        key, value = cache.write(layer, encoding.place(layer, key, cache.position, span), value)
         query = block.attention.queries(normed_BTD)
-        scoring = Scoring(encoding, layer, shared, mask, sees_attention(observer))
+        query = encoding.place(layer, query, cache.position, span)
+        scoring = Scoring(encoding, layer, span, shared, mask, sees_attention(observer))
         mixed_HBTK, attention = _attend(query, key, value, scoring)
         hidden_BTD = block.after_attention(hidden_BTD, block.attention.joined(mixed_HBTK))
         if observer is not None:
@@ -250,18 +277,18 @@ def kv_cache_of(model: "Transformer", memory: Memory) -> KVCache:
     blocks: Any = model.blocks
     for layer, block in enumerate(blocks):
         normed_BMD = block.pre_norm(memory.layers[layer])
-        cache.write(layer, block.attention.keys_values(normed_BMD))
-    cache.end = length if span.mem_len else 0
+        key, value = block.attention.keys_values(normed_BMD)
+        cache.write(layer, model.encoding.place(layer, key, 0, span), value)
+    cache.end, cache.position = (length if span.mem_len else 0), length
     return cache
 
 
 def _attend(
     query_HBTK: Tensor, key_HBSK: Tensor, value_HBSK: Tensor, scoring: Scoring
 ) -> tuple[Tensor, Tensor | None]:
-    """The mixed values [H, B, T, K] and, if it is watched, the attention [H, B, T, S]."""
+    """The mixed values [H, B, T, K] of placed queries and keys and, if watched, the attention."""
     encoding, layer, mask = scoring.encoding, scoring.layer, scoring.mask
     if encoding.has_terms:
-        query_HBTK, key_HBSK = encoding.transform(layer, query_HBTK, key_HBSK)
         terms = encoding.terms(layer, scoring.shared[layer])
         if not scoring.watched:
             return _fused(terms, query_HBTK, key_HBSK, value_HBSK, mask), None

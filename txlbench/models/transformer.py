@@ -138,7 +138,7 @@ class Transformer(LanguageModel):
             stored_BTD = block.cast_for_memory(hidden_BTD)
             context_BSD = with_memory(state.layers[layer], stored_BTD)
             remembered.append(carried(context_BSD, queries, span))
-            scoring = Scoring(self.encoding, layer, shared, mask, sees_attention(observer))
+            scoring = Scoring(self.encoding, layer, span, shared, mask, sees_attention(observer))
             hidden_BTD, attention = block(hidden_BTD, stored_BTD, context_BSD, scoring)
             if observer is not None:
                 observer(layer, hidden_BTD, attention)

@@ -248,6 +248,13 @@ def _evaluated_differently(row: TableRow, reference: TableRow) -> list[str]:
     return [f"evaluated differently from '{reference.label}': {', '.join(different)}"]
 
 
+def _told(name: str, value: object) -> object:
+    """A setting of `evaluate` as notes name it."""
+    if value is None:
+        return "none" if name in ("clamp_len", "rope_scaling", "rope_factor") else "all"
+    return value
+
+
 def _row_settings(row: TableRow) -> dict[str, object]:
     """How the row's numbers were obtained, as far as rows should agree in it."""
     outcomes = [run.outcome for run in row.scored if run.outcome]
@@ -257,7 +264,7 @@ def _row_settings(row: TableRow) -> dict[str, object]:
     return {
         "corpus": row.first.config.corpus.name,
         "checksum": _join(each[:12] for each in corpora),
-        **{name: "all" if value is None else value for name, value in evaluate.items()},
+        **{name: _told(name, value) for name, value in evaluate.items()},
         "attention lengths": _join(lengths),
         "tokens scored": max(outcome.init.tokens for outcome in outcomes),
         "dtype": _join(outcome.init.dtype for outcome in outcomes),

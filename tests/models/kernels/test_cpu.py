@@ -26,6 +26,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "absolute": {"encoding": "absolute"},
     "al-rfou": {"encoding": "al-rfou"},
     "alibi": {"encoding": "alibi"},
+    "rope": {"encoding": "rope"},
+    "none": {"encoding": "none"},
     "rotary": {"encoding": "rotary"},
 }
 SPANS = {

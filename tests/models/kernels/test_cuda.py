@@ -45,6 +45,7 @@ QUICK = [
     ("absolute", "no memory"),
     ("alibi", "memory"),
     ("rotary", "half loss"),
+    ("rope", "memory"),
 ]
 
 

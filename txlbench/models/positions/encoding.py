@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.models.interface import autocast_dtype
 from txlbench.models.positions.tables import DistanceScores, DistanceTable, tables_from_cache
@@ -58,7 +59,11 @@ def _plus(query_HBTK: Tensor, bias_HK: Tensor | None) -> Tensor:
 
 
 class Encoding(nn.Module):
-    """Positions enter through hooks that default to nothing.
+    """Positions enter through hooks that default to nothing: `none`, no encoding (NoPE), as it is.
+
+    Without any, a decoder still tells order by the causal mask, as the first of T tokens sees one
+    key and the last T (Haviv et al. 2022, Kazemnejad et al. 2023). Where every query sees the same
+    number of keys, nothing is left of it.
 
     A subclass is built from the model's configuration alone, owns its parameters for all layers,
     and overrides the hooks it needs. Its entry in `config.catalogue` says what is known before.
@@ -82,12 +87,15 @@ class Encoding(nn.Module):
         """The input of `layer` with what the encoding adds to it; memory keeps the sum."""
         return hidden_BTD
 
-    def transform(self, layer: int, query_HBTK: Tensor, key_HBSK: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys as they meet; the last T queries line up with the last T keys.
+    def place(self, layer: int, states_HBLK: Tensor, first: int, span: AttentionSpan) -> Tensor:
+        """Queries or keys at the positions first, first + 1, ... as they meet.
 
-        Keys are remembered as they were before. A rotation (RoPE) needs no more than this hook.
+        Positions may be counted from anywhere, the same for queries and keys, so that their scores
+        must depend on the difference alone. In training all keys are counted from 0 at every
+        segment; a cache places each key once and keeps it. A rotation (RoPE) needs no more than
+        this hook.
         """
-        return query_HBTK, key_HBSK
+        return states_HBLK
 
     def prepare(self, keys: int, clamp_len: int | None, like: Tensor) -> Any:
         """What all layers share in one pass: `shared` of `distance_table` and `scores`.
@@ -108,8 +116,7 @@ class Encoding(nn.Module):
         return None
 
     def scores(self, layer: int, query_HBTK: Tensor, key_HBSK: Tensor, shared: Any) -> Tensor:
-        """How the queries of `layer` score its keys, over sqrt(d_head): [H, B, T, S]."""
-        query_HBTK, key_HBSK = self.transform(layer, query_HBTK, key_HBSK)
+        """How placed queries of `layer` score placed keys, over sqrt(d_head): [H, B, T, S]."""
         return self.terms(layer, self.distance_table(layer, shared)).scores(query_HBTK, key_HBSK)
 
     def terms(self, layer: int, table: DistanceScores | None) -> ScoreTerms:

@@ -22,6 +22,9 @@ from torch.nn.functional import pad
 
 from txlbench.models.mask import relative_shift
 
+BASE = 10000.0
+"""Of the frequencies' geometric row (Vaswani et al. 2017, 3.5)."""
+
 
 def sinusoid(positions: Tensor, d_model: int, dtype: torch.dtype) -> Tensor:
     """Rows [sin(p f), cos(p f)] in halves, as the official code (Vaswani et al. 2017, 3.5).
@@ -44,7 +47,7 @@ def sinusoid(positions: Tensor, d_model: int, dtype: torch.dtype) -> Tensor:
 def frequencies(d_model: int, device: torch.device) -> Tensor:
     """Frequencies of the sines, and of the cosines, in float64: [ceil(d_model / 2)]."""
     halves = torch.arange(0, d_model, 2, dtype=torch.float64, device=device)
-    return 10000.0 ** (-halves / d_model)
+    return BASE ** (-halves / d_model)
 
 
 def cached_sinusoid(
