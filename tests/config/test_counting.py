@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from tests.config.experiments import run
-from tests.models.subjects import PLUGINS
-from txlbench.config.catalogue import CORPORA, load_class
+from txlbench.config.catalogue import CORPORA, ENCODINGS, load_class
 from txlbench.config.counting import parameters, train_flops, train_targets
 from txlbench.config.model import ModelConfig
 from txlbench.models.factory import MODELS
@@ -22,7 +21,7 @@ MODELS_OF_EACH_KIND: list[dict[str, Any]] = [
     {"encoding": "shaw", "max_distance": 9, "shaw_bias": True},
     {"encoding": "absolute"},
     {"encoding": "al-rfou", "max_distance": 9},
-    *({"encoding": name} for name in PLUGINS),
+    *({"encoding": name, "max_distance": 9} for name in ENCODINGS),
     {"kind": "lstm"},
     {"kind": "qrnn"},
 ]

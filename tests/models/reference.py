@@ -57,6 +57,8 @@ class SlowTransformer:
 
     def embed(self, token: int, place: int) -> Vector:
         vector = self.weights["embedding.tables.0"][token] * math.sqrt(self.config.d_model)
+        if self.config.encoding == "learned":
+            vector = vector + self.weights["encoding.table"][place]
         if self.config.encoding == "absolute":
             vector = vector + sinusoid(place, self.config.d_model)
         return vector
@@ -93,9 +95,11 @@ class SlowTransformer:
             rows = slice(head * size, (head + 1) * size)
             query = w_q[rows] @ states[i]
             visible = [j for j in range(i + 1) if self.sees(i - j)]
+            passed = [self.passed(layer, head, state) for state in states]
             scores = [
                 self.score(layer, head, query, w_k[rows] @ states[j], i - j) / math.sqrt(size)
                 + self.bias(layer, head, i - j)
+                + sum(passed[j + 1 : i + 1])
                 for j in visible
             ]
             weighted = zip(softmax(np.array(scores)), visible, strict=True)
@@ -136,7 +140,28 @@ class SlowTransformer:
         distance = distance if clamp is None else min(distance, clamp)
         if self.config.encoding == "alibi":
             return -slope(head, self.config.n_head) * distance
+        if self.config.encoding == "t5":
+            bucket = bucket_of(distance, self.config.max_distance or 0)
+            return float(self.weights["encoding.table"][head, bucket])
+        if self.config.encoding == "kerple":
+            p, a = (max(self.weights[f"encoding.{each}"][layer, head], 0.01) for each in "pa")
+            return float(-p * math.log(1 + a * distance))
         return 0.0
+
+    def passed(self, layer: int, head: int, state: Vector) -> float:
+        """The logarithm of the gate with which a token lets the past through."""
+        if self.config.encoding != "fox":
+            return 0.0
+        name = f"encoding.gates.{layer}"
+        opening = self.weights[f"{name}.weight"][head] @ state + self.weights[f"{name}.bias"][head]
+        return -math.log(1 + math.exp(-(opening + 5)))
+
+
+def bucket_of(distance: int, farthest: int) -> int:
+    """T5's bucket: 16 single distances, then 16 that grow by equal factors up to the farthest."""
+    if distance < 16:
+        return distance
+    return min(16 + int(16 * math.log(distance / 16) / math.log(farthest / 16)), 31)
 
 
 def turned(vector: Vector, position: int, scaling: RopeScaling | None) -> Vector:

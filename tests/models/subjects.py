@@ -37,7 +37,7 @@ def small(**settings: Any) -> Any:
 def transformer(encoding: str, **settings: Any) -> Transformer:
     """A small transformer with this encoding."""
     sizes = {"n_head": 2, "d_head": 5, "d_inner": 16}
-    if encoding in ("shaw", "al-rfou"):
+    if ENCODINGS[encoding].default_max_distance is not None:
         sizes["max_distance"] = 40
     return small(encoding=encoding, **{**sizes, **settings})
 

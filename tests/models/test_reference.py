@@ -57,7 +57,7 @@ def test_shaw_equals_the_equations_beyond_max_distance_too(
 
 
 @pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
-@pytest.mark.parametrize("encoding", ["absolute", "al-rfou"])
+@pytest.mark.parametrize("encoding", ["absolute", "al-rfou", "learned"])
 def test_absolute_encodings_restart_at_every_segment(span: AttentionSpan, encoding: str):
     assert_equals_reference(encoding, span)
 
@@ -72,7 +72,7 @@ SCALINGS = [
 
 
 @pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
-@pytest.mark.parametrize("encoding", ["alibi", "none", "rope"])
+@pytest.mark.parametrize("encoding", ["alibi", "fox", "kerple", "none", "rope", "t5"])
 @pytest.mark.parametrize("pre_lnorm", [False, True])
 def test_todays_encodings_equal_their_equations(
     span: AttentionSpan, encoding: str, pre_lnorm: bool
@@ -85,6 +85,15 @@ def test_todays_encodings_equal_their_equations(
 @pytest.mark.parametrize("d_head", [5, 8])
 def test_scaled_rotary_positions_equal_theirs(scaling: RopeScaling | None, d_head: int):
     assert_equals_reference("rope", AttentionSpan(mem_len=6, rope=scaling), d_head=d_head)
+
+
+def test_t5_has_buckets_for_far_distances_too():
+    model, tokens, span = transformer("t5", n_layer=1), text(61), AttentionSpan(mem_len=0)
+    got, _ = stream_losses(model, tokens, [60], span)
+    expected = SlowTransformer(model, span).losses(tokens[0, :60].tolist(), tokens[0, 1:].tolist())
+    assert torch.allclose(
+        got[0], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("n_head", [1, 3, 6])

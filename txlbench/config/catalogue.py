@@ -98,6 +98,7 @@ def row_products(config: "ModelConfig", keys: float) -> float:
     return keys * config.n_head * config.head_size
 
 
+T5_BUCKETS = 32
 _POSITIONS = "txlbench.models.positions."
 ENCODINGS: dict[str, EncodingEntry] = {
     "xl": EncodingEntry(
@@ -115,11 +116,35 @@ ENCODINGS: dict[str, EncodingEntry] = {
         options=("shaw_bias",),
     ),
     "alibi": EncodingEntry(f"{_POSITIONS}alibi:AlibiEncoding"),
+    "t5": EncodingEntry(
+        f"{_POSITIONS}biases:T5Encoding",
+        parameters=lambda config: config.n_head * T5_BUCKETS,
+        default_max_distance=lambda *_: 128,
+    ),
+    "kerple": EncodingEntry(
+        f"{_POSITIONS}biases:KerpleEncoding",
+        parameters=lambda config: 2 * config.n_layer * config.n_head,
+    ),
+    "fox": EncodingEntry(
+        f"{_POSITIONS}fox:FoxEncoding",
+        "content",
+        parameters=lambda config: config.n_layer * (config.d_model + 1) * config.n_head,
+        position_products=lambda config, _: config.d_model * config.n_head,
+        clamps=False,
+    ),
     "rope": EncodingEntry(
         f"{_POSITIONS}rope:RopeEncoding", position_products=_rotation_products, clamps=False
     ),
     "none": EncodingEntry(f"{_POSITIONS}encoding:Encoding", clamps=False),
     "absolute": EncodingEntry(f"{_POSITIONS}absolute:AbsoluteEncoding", "visible"),
+    "learned": EncodingEntry(
+        f"{_POSITIONS}absolute:LearnedEncoding",
+        "visible",
+        parameters=lambda config: ((config.max_distance or 0) + 1) * config.d_model,
+        default_max_distance=lambda tgt_len, _: tgt_len - 1,
+        learned_positions=True,
+        clamps=False,
+    ),
     "al-rfou": EncodingEntry(
         f"{_POSITIONS}absolute:AlRfouEncoding",
         "visible",

@@ -39,8 +39,8 @@ class ModelConfig(Section):
     """The shared core's size, encoding and regularisation (paper section 3, official flags).
 
     Attributes:
-        encoding: how position enters attention: xl, shaw, alibi, rope, none, absolute (sinusoids)
-            or al-rfou (learned, added at every layer).
+        encoding: how position enters attention: xl, shaw, rope, alibi, t5, kerple, fox, none,
+            absolute (sinusoids), learned, or al-rfou (learned, added at every layer).
         n_layer: number of layers.
         n_head: attention heads of each layer.
         d_model: size of hidden states.
@@ -57,8 +57,9 @@ class ModelConfig(Section):
         div_val: each further cluster's embedding is smaller by this factor.
         tie_projs: for each cluster, whether softmax and embedding share their projection.
         max_distance: largest distance with an entry of its own in a learned table: `shaw` clips
-            there (default: the largest met in training), `al-rfou` has that many positions plus
-            one (default tgt_len - 1). Unused otherwise.
+            there (default: the largest met in training), the last bucket of `t5` begins there
+            (default 128), `learned` and `al-rfou` have that many positions plus one (default
+            tgt_len - 1). Unused otherwise.
         shaw_bias: adds the content and position biases of the released code, which the paper's
             definition of Shaw's encoding does not have (erratum E9).
         init_std, proj_init_std: standard deviations of initial weights and projections.

@@ -1,7 +1,7 @@
 """Multi-head attention over memory and segment: the plain path, and the choice of a kernel."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ class Scoring:
     Attributes:
         span: how far the model attends.
         shared: what the encoding prepared for all layers.
+        decay_HBS: sums of log gates up to each key; None where keys are not forgotten.
         watched: whether the probabilities themselves are wanted.
     """
 
@@ -37,16 +38,25 @@ class Scoring:
     shared: Any
     mask: Mask
     watched: bool
+    decay_HBS: Tensor | None = None
+
+    def over(self, context_BSD: Tensor) -> "Scoring":
+        """The same with the gates of the keys' own inputs, where the encoding has gates."""
+        log_gates_HBS = self.encoding.log_gates(self.layer, context_BSD)
+        if log_gates_HBS is None:
+            return self
+        return replace(self, decay_HBS=log_gates_HBS.cumsum(-1))
 
     @property
     def terms(self) -> ScoreTerms:
-        return self.encoding.terms(
-            self.layer, self.encoding.distance_table(self.layer, self.shared)
-        )
+        table = self.encoding.distance_table(self.layer, self.shared)
+        return self.encoding.terms(self.layer, table)._replace(decay_HBS=self.decay_HBS)
 
     def scores(self, query_HBTK: Tensor, key_HBSK: Tensor) -> Tensor:
         query_HBTK, key_HBSK = self.placed(query_HBTK, key_HBSK)
-        return self.encoding.scores(self.layer, query_HBTK, key_HBSK, self.shared)
+        scores_HBTS = self.encoding.scores(self.layer, query_HBTK, key_HBSK, self.shared)
+        decay_HBTS = ScoreTerms(decay_HBS=self.decay_HBS).decay_scores(query_HBTK.shape[2])
+        return scores_HBTS if decay_HBTS is None else scores_HBTS + decay_HBTS
 
     def placed(self, query_HBTK: Tensor, key_HBSK: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys at their positions, the oldest key's being 0."""
@@ -86,6 +96,7 @@ class Attention(nn.Module):
         self, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the mixed values [B, T, D] and, if watched, the probabilities [H, B, T, S]."""
+        scoring = scoring.over(context_BSD)
         kernel = self._kernel(input_BTD.device.type, scoring)
         if kernel is not None:
             return self._fused(kernel, input_BTD, context_BSD, scoring), None

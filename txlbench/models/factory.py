@@ -12,6 +12,7 @@ from txlbench.config.catalogue import load_class
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 from txlbench.models.interface import LanguageModel
+from txlbench.models.positions.encoding import Encoding
 
 RECURRENT_WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh", "w_gates", "b_gates")
 
@@ -21,7 +22,7 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
 
     Projections of embedding and softmax N(0, proj_init_std); layer-norm weights N(1, init_std);
     biases of linear maps, norms, softmax, clusters and distances 0; recurrent layers
-    U(-1/sqrt(d_model), 1/sqrt(d_model)), as PyTorch's.
+    U(-1/sqrt(d_model), 1/sqrt(d_model)), as PyTorch's; what an encoding draws itself.
     """
     bound = config.d_model**-0.5
     norms = {
@@ -39,6 +40,9 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
             nn.init.normal_(parameter, 0.0, config.proj_init_std)
         else:
             nn.init.normal_(parameter, 0.0, config.init_std)
+    for part in model.modules():
+        if isinstance(part, Encoding):
+            part.initialise()
 
 
 MODELS = {

@@ -9,7 +9,7 @@ are found once, nothing is masked and little is copied.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,6 +41,7 @@ class KVCache:
     Attributes:
         states_N2HBCK: keys and values of each layer, with room for C of them.
         span: how the model looks back.
+        gates_NHBC: log gates of the same tokens, where the encoding has them.
         start, end: the places of those that are remembered.
         position: of the next token.
         valid_len_B: how many of these, the newest, each stream may still see; None for all of them.
@@ -49,6 +50,7 @@ class KVCache:
 
     states_N2HBCK: Tensor
     span: AttentionSpan
+    gates_NHBC: Tensor | None = None
     start: int = 0
     end: int = 0
     position: int = 0
@@ -62,20 +64,29 @@ class KVCache:
 
     def clone(self) -> "KVCache":
         """A copy that is independent of this one."""
-        return dataclasses.replace(self, states_N2HBCK=self.states_N2HBCK.clone())
+        gates = None if self.gates_NHBC is None else self.gates_NHBC.clone()
+        states = self.states_N2HBCK.clone()
+        return dataclasses.replace(self, states_N2HBCK=states, gates_NHBC=gates)
 
     def tensors(self) -> Mapping[str, Tensor]:
         remembered = self.states_N2HBCK[..., self.start : self.end, :]
         named = {f"layer{n}": layer.permute(2, 0, 1, 3, 4) for n, layer in enumerate(remembered)}
+        if self.gates_NHBC is not None:
+            gates = self.gates_NHBC[..., self.start : self.end]
+            named |= {f"gates{n}": layer.transpose(0, 1) for n, layer in enumerate(gates)}
         named["position"] = torch.full((self.states_N2HBCK.shape[3],), self.position)
         return named if self.valid_len_B is None else {**named, "known": self.valid_len_B}
 
     def replace(self, tensors: Mapping[str, Tensor]) -> "KVCache":
-        layers = [tensors[f"layer{n}"] for n in range(len(self.states_N2HBCK))]
-        states = torch.stack([layer.permute(1, 2, 0, 3, 4) for layer in layers])
+        places = range(len(self.states_N2HBCK))
+        states = torch.stack([tensors[f"layer{n}"].permute(1, 2, 0, 3, 4) for n in places])
+        gates = None
+        if self.gates_NHBC is not None:
+            gates = torch.stack([tensors[f"gates{n}"].transpose(0, 1) for n in places])
         return dataclasses.replace(
             self,
             states_N2HBCK=states,
+            gates_NHBC=gates,
             start=0,
             end=states.shape[4],
             position=int(tensors["position"][0]),
@@ -99,6 +110,10 @@ class KVCache:
             states = states.new_empty(*states.shape[:4], room, states.shape[5], dtype=dtype)
         # Within one buffer the two do not overlap: it has room for twice as many.
         states[..., : self.length, :] = self.states_N2HBCK[..., self.start : self.end, :]
+        if self.gates_NHBC is not None:
+            kept_NHBM = self.gates_NHBC[..., self.start : self.end].clone()
+            self.gates_NHBC = kept_NHBM.new_empty(*kept_NHBM.shape[:3], states.shape[4])
+            self.gates_NHBC[..., : self.length] = kept_NHBM
         self.states_N2HBCK, self.start, self.end = states, 0, self.length
 
     def write(self, layer: int, key_HBTK: Tensor, value_HBTK: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,6 +126,16 @@ class KVCache:
         key, value = states_2HBCK[:, :, :, self.start : behind]
         return key, value
 
+    def write_gates(self, layer: int, new_HBT: Tensor | None) -> Tensor | None:
+        """Writes a segment's log gates; returns their sums up to each key, [H, B, S]."""
+        if new_HBT is None:
+            return None
+        if self.span.mem_len == 0 or self.gates_NHBC is None:
+            return new_HBT.cumsum(-1)
+        behind = self.end + new_HBT.shape[2]
+        self.gates_NHBC[layer, :, :, self.end : behind] = new_HBT
+        return self.gates_NHBC[layer, :, :, self.start : behind].cumsum(-1)
+
     def advance(self, queries: int) -> None:
         """Keeps the newest of what was written, as `memory.carried` does."""
         moved = queries if self.span.stride is None else min(queries, self.span.stride)
@@ -122,15 +147,25 @@ class KVCache:
         self.valid_len_B = advance_valid_len(self.valid_len_B, queries, self.span, self.length)
 
 
-DecodeLayer = Callable[[Tensor, Tensor, Tensor, int, DistanceScores | None], Tensor]
-"""One layer of `decode_step`, [B, 1, D] to [B, 1, D]. Beside its input it takes the place
-[2, H, B, K] of the token's key and value, the keys and values [2, H, B, S, K] that it sees, its own
-the last, its position, and the table of distances."""
+class DecodeView(NamedTuple):
+    """What a new token meets in one layer.
+
+    Attributes:
+        new_2HBK: the place of its own key and value.
+        seen_2HBSK: the keys and values that it sees, its own the last.
+        table: scores distances.
+    """
+
+    new_2HBK: Tensor
+    seen_2HBSK: Tensor
+    table: DistanceScores | None
 
 
-def decode_layer(
-    block: "Block", encoding: Encoding, number: int, span: AttentionSpan
-) -> DecodeLayer:
+DecodeLayer = Callable[[Tensor, DecodeView, KVCache], Tensor]
+"""One layer of `decode_step`, [B, 1, D] to [B, 1, D]."""
+
+
+def decode_layer(block: "Block", encoding: Encoding, number: int) -> DecodeLayer:
     """Binds a layer's tensors; only the biases, which are small, are copied."""
     attention, heads, size = block.attention, block.attention.heads, block.attention.size
     query, key_value, out = (
@@ -148,13 +183,8 @@ def decode_layer(
         for norm in (block.attention_norm, block.feed_forward_norm)
     )
 
-    def attend(
-        normed_B1D: Tensor,
-        new_2HBK: Tensor,
-        seen_2HBSK: Tensor,
-        place: int,
-        table: DistanceScores | None,
-    ) -> Tensor:
+    def attend(normed_B1D: Tensor, view: DecodeView, cache: KVCache) -> Tensor:
+        (new_2HBK, seen_2HBSK, table), span, place = view, cache.span, cache.position
         batch = len(normed_B1D)
         made_B2HK = linear(normed_B1D, key_value).view(batch, 2, heads, size)
         new_2HBK.copy_(made_B2HK.permute(1, 2, 0, 3))
@@ -165,18 +195,22 @@ def decode_layer(
         key, value = seen_2HBSK
         content, position = query_HB1K + biases_2H11K
         added = None if table is None else table.position(position)[..., -key.shape[2] :]
+        decay_HBS = cache.write_gates(number, encoding.log_gates(number, normed_B1D))
+        if decay_HBS is not None:
+            passed_HB1S = (decay_HBS[..., -1:] - decay_HBS[..., -key.shape[2] :])[:, :, None]
+            added = passed_HB1S if added is None else added + passed_HB1S
         mixed_HB1K = scaled_dot_product_attention(content, key, value, added)
         return linear(mixed_HB1K.transpose(0, 1).reshape(batch, 1, heads * size), out)
 
     def feed(normed_B1D: Tensor) -> Tensor:
         return linear(linear(normed_B1D, *inner).relu_(), *outer)
 
-    def norm_last(input_B1D: Tensor, *given: Any) -> Tensor:
-        hidden_B1D = layer_norm(attend(input_B1D, *given).add_(input_B1D), *attention_norm)
+    def norm_last(input_B1D: Tensor, view: DecodeView, cache: KVCache) -> Tensor:
+        hidden_B1D = layer_norm(attend(input_B1D, view, cache).add_(input_B1D), *attention_norm)
         return layer_norm(feed(hidden_B1D).add_(hidden_B1D), *feed_forward_norm)
 
-    def norm_first(input_B1D: Tensor, *given: Any) -> Tensor:
-        hidden_B1D = attend(layer_norm(input_B1D, *attention_norm), *given).add_(input_B1D)
+    def norm_first(input_B1D: Tensor, view: DecodeView, cache: KVCache) -> Tensor:
+        hidden_B1D = attend(layer_norm(input_B1D, *attention_norm), view, cache).add_(input_B1D)
         return feed(layer_norm(hidden_B1D, *feed_forward_norm)).add_(hidden_B1D)
 
     return norm_first if block.pre_lnorm else norm_last
@@ -201,8 +235,8 @@ def decode_step(
     hidden_B1D = encoding.add_to_input(model.embedding(tokens_B1))
     for number, layer in enumerate(_layers(model, cache)):
         hidden_B1D = encoding.add_to_layer(number, hidden_B1D)
-        mine = new_N2HBK[number], seen_N2HBSK[number], cache.position, tables[number]
-        hidden_B1D = layer(hidden_B1D, *mine)
+        view = DecodeView(new_N2HBK[number], seen_N2HBSK[number], tables[number])
+        hidden_B1D = layer(hidden_B1D, view, cache)
     cache.advance(1)
     return hidden_B1D
 
@@ -212,8 +246,7 @@ def _layers(model: "Transformer", cache: KVCache) -> list[DecodeLayer]:
     if decode_layer not in cache.kept:
         blocks: Any = model.blocks
         cache.kept[decode_layer] = [
-            decode_layer(block, model.encoding, number, cache.span)
-            for number, block in enumerate(blocks)
+            decode_layer(block, model.encoding, number) for number, block in enumerate(blocks)
         ]
     layers: list[DecodeLayer] = cache.kept[decode_layer]
     return layers
@@ -255,7 +288,9 @@ def forward_cached(
         key, value = cache.write(layer, encoding.place(layer, key, cache.position, span), value)
         query = block.attention.queries(normed_BTD)
         query = encoding.place(layer, query, cache.position, span)
-        scoring = Scoring(encoding, layer, span, shared, mask, sees_attention(observer))
+        decay_HBS = cache.write_gates(layer, encoding.log_gates(layer, normed_BTD))
+        watched = sees_attention(observer)
+        scoring = Scoring(encoding, layer, span, shared, mask, watched, decay_HBS)
         mixed_HBTK, attention = _attend(query, key, value, scoring)
         hidden_BTD = block.after_attention(hidden_BTD, block.attention.joined(mixed_HBTK))
         if observer is not None:
@@ -272,13 +307,16 @@ def kv_cache_of(model: "Transformer", memory: Memory) -> KVCache:
     heads, size = model.config.n_head, model.config.head_size
     dtype = autocast_dtype(like)
     empty = like.new_empty(model.config.n_layer, 2, heads, batch, 0, size, dtype=dtype)
-    cache = KVCache(empty, span, valid_len_B=memory.valid_len_B)
+    gates = model.encoding.log_gates(0, memory.layers[0][:, :0])
+    gates = None if gates is None else gates.new_empty(model.config.n_layer, *gates.shape)
+    cache = KVCache(empty, span, gates, valid_len_B=memory.valid_len_B)
     cache.make_room(length, dtype)
     blocks: Any = model.blocks
     for layer, block in enumerate(blocks):
         normed_BMD = block.pre_norm(memory.layers[layer])
         key, value = block.attention.keys_values(normed_BMD)
         cache.write(layer, model.encoding.place(layer, key, 0, span), value)
+        cache.write_gates(layer, model.encoding.log_gates(layer, normed_BMD))
     cache.end, cache.position = (length if span.mem_len else 0), length
     return cache
 
@@ -290,11 +328,15 @@ def _attend(
     encoding, layer, mask = scoring.encoding, scoring.layer, scoring.mask
     if encoding.has_terms:
         terms = encoding.terms(layer, scoring.shared[layer])
+        terms = terms._replace(decay_HBS=scoring.decay_HBS)
         if not scoring.watched:
             return _fused(terms, query_HBTK, key_HBSK, value_HBSK, mask), None
         scores_HBTS = terms.scores(query_HBTK, key_HBSK)
     else:
+        terms = ScoreTerms(decay_HBS=scoring.decay_HBS)
         scores_HBTS = encoding.scores(layer, query_HBTK, key_HBSK, scoring.shared)
+    decay_HBTS = terms.decay_scores(query_HBTK.shape[2])
+    scores_HBTS = scores_HBTS if decay_HBTS is None else scores_HBTS + decay_HBTS
     attention_HBTS = mask.onto(scores_HBTS).softmax(-1)
     return attention_HBTS.to(value_HBSK.dtype) @ value_HBSK, attention_HBTS
 
@@ -303,7 +345,9 @@ def _fused(
     terms: ScoreTerms, query_HBTK: Tensor, key_HBSK: Tensor, value_HBSK: Tensor, mask: Mask
 ) -> Tensor:
     """The mixed values [H, B, T, K] in PyTorch's own kernel, which adds positions and mask."""
-    position = terms.position_scores(query_HBTK)
+    position, decay = terms.position_scores(query_HBTK), terms.decay_scores(query_HBTK.shape[2])
+    if decay is not None:
+        position = decay if position is None else position + decay
     query_HBTK = terms.content_query(query_HBTK)
     if position is None and mask.is_causal:
         return scaled_dot_product_attention(query_HBTK, key_HBSK, value_HBSK, is_causal=True)

@@ -28,6 +28,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "alibi": {"encoding": "alibi"},
     "rope": {"encoding": "rope"},
     "none": {"encoding": "none"},
+    **{name: {"encoding": name} for name in ("t5", "kerple", "fox", "learned")},
     "rotary": {"encoding": "rotary"},
 }
 SPANS = {

@@ -46,6 +46,8 @@ QUICK = [
     ("alibi", "memory"),
     ("rotary", "half loss"),
     ("rope", "memory"),
+    ("fox", "memory"),
+    ("t5", "same length"),
 ]
 
 

@@ -3,16 +3,16 @@
 No [H, B, T, S] tensor exists but the probabilities, and with dropout their mask.
 
 With s = 1/sqrt(d_head), queries q, keys k, values w, biases u and v, a row r and a bias c a
-distance (`positions.encoding.ScoreTerms`)::
+distance, and the decay f up to each key (`positions.encoding.ScoreTerms`)::
 
-    scores  A_ij = s (q_i + u) . k_j + s (q_i + v) . r_{i-j} + c_{i-j}
+    scores  A_ij = s (q_i + u) . k_j + s (q_i + v) . r_{i-j} + c_{i-j} + f_i - f_j
     P = softmax of A over the keys j that i may see;  output O_i = sum_j P_ij m_ij w_j
 
 where m is attention dropout's mask. Given dO, the gradient of a sum over O::
 
     dw = (P m)^T dO         dP = m (dO w^T)         dA_ij = P_ij (dP_ij - sum_k P_ik dP_ik)
     dk = s dA^T (q + u)     dq = s (dA k + D r)     du = sum of s dA k    dv = sum of s D r
-    dr = s D^T (q + v)      dc = sum of D
+    dr = s D^T (q + v)      dc = sum of D           df_j = - sum_i dA_ij, as sum_j dA_ij = 0
 
 D is dA by distance instead of by key: the same numbers, read with the rows of the relative shift
 (`mask.relative_shift`), since what the shift leaves out and what it should not have read
@@ -103,6 +103,7 @@ class FusedAttention(torch.autograd.Function):
         context_BS2HK: Tensor,
         mask: Mask,
         dropout: AttentionDropout | None,
+        decay_HBS: Tensor | None,
         *shared_tensors: Tensor | None,
     ) -> Tensor:
         shared, kept = Shared(*shared_tensors), []
@@ -111,7 +112,7 @@ class FusedAttention(torch.autograd.Function):
         mixed_BTHK, needed = torch.empty_like(query_BTHK), any(ctx.needs_input_grad)
         for group in stream_groups(batch, each):
             keys, values = (heads_first(context_BS2HK[group, :, part], PADDING) for part in (0, 1))
-            streams = StreamGroup(group, query_BTHK, keys, values, shared)
+            streams = StreamGroup(group, query_BTHK, keys, values, shared, decay_HBS)
             if needed:
                 kept += [keys, values]
             for tile in tiles(queries, mask.keys, each, mask.attention_length):
@@ -123,19 +124,20 @@ class FusedAttention(torch.autograd.Function):
                 if needed:
                     kept.append(probabilities)
         ctx.mask, ctx.dropout = mask, dropout
-        ctx.save_for_backward(query_BTHK, *shared_tensors, *kept)
+        ctx.save_for_backward(query_BTHK, decay_HBS, *shared_tensors, *kept)
         return mixed_BTHK
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_BTHK: Tensor) -> tuple[Tensor | None, ...]:
-        query_BTHK, *rest = ctx.saved_tensors
+        query_BTHK, decay_HBS, *rest = ctx.saved_tensors
         shared, kept, mask = Shared(*rest[:4]), iter(rest[4:]), ctx.mask
         batch, queries, heads, size = query_BTHK.shape
         each = heads * queries * mask.keys * query_BTHK.element_size()
         of_query_BTHK = torch.empty_like(query_BTHK)
         of_context_BS2HK = query_BTHK.new_empty(batch, mask.keys, 2, heads, size)
-        total = shared.gradients(ctx.needs_input_grad[4:])
+        of_decay_HBS = torch.zeros_like(decay_HBS) if decay_HBS is not None else None
+        total = shared.gradients(ctx.needs_input_grad[5:])
         for group in stream_groups(batch, each):
             streams = StreamGroup(group, query_BTHK, next(kept), next(kept), shared)
             gradients = Gradients(streams, total)
@@ -144,11 +146,14 @@ class FusedAttention(torch.autograd.Function):
                 of_scores = _through_softmax(gradients, grad, next(kept), group, tile, ctx.dropout)
                 of_query = gradients.add_scores(of_scores, tile)
                 of_query_BTHK[group, tile.queries] = streams_first(of_query, streams.count)
+                if of_decay_HBS is not None:
+                    streams.add_decay(of_decay_HBS, of_scores, tile)
             for part, of_part in enumerate((gradients.keys, gradients.values)):
                 of_context_BS2HK[group, :, part] = streams_first(
                     of_part[:, : mask.keys], streams.count
                 )
-        return of_query_BTHK, of_context_BS2HK, None, None, *vars(total).values()
+        of_shared = vars(total).values()
+        return of_query_BTHK, of_context_BS2HK, None, None, of_decay_HBS, *of_shared
 
 
 def _through_softmax(
@@ -192,6 +197,7 @@ def fused_attention(
         context_BS2HK,
         mask,
         dropout,
+        terms.decay_HBS,
         scaled(terms.content_bias_HK),
         scaled(terms.position_bias_HK),
         None if rows_HKS is None else pad(rows_HKS.mT.to(dtype), (0, 0, 0, PADDING)),

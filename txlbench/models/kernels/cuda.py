@@ -31,7 +31,7 @@ def flexible_attention(
         terms.content_query(query_HBTK).transpose(0, 1),
         key_BHSK,
         value_BHSK,
-        score_mod=_added(_by_distance(query_HBTK, terms), mask),
+        score_mod=_added(_by_distance(query_HBTK, terms), terms.decay_HBS, mask),
         block_mask=_blocks(mask.queries, mask.keys, mask.attention_length, str(query_BTHK.device)),
     )
     mixed_BTHK: Tensor = mixed_BHTK.transpose(1, 2)
@@ -48,8 +48,10 @@ def _by_distance(query_HBTK: Tensor, terms: ScoreTerms) -> Tensor | None:
     return terms.table.by_distance(terms.position_query(query_HBTK)).transpose(0, 1)
 
 
-def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
-    """The `score_mod` of FlexAttention: adds positions and hides states before a memory reset."""
+def _added(
+    by_distance: Tensor | None, decay_HBS: Tensor | None, mask: Mask
+) -> Callable[..., Tensor]:
+    """The `score_mod` of FlexAttention: adds positions and decay, hides states before a reset."""
     queries, keys, valid_len_B = mask.queries, mask.keys, mask.valid_len_B
 
     def score(content: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -60,6 +62,8 @@ def _added(by_distance: Tensor | None, mask: Mask) -> Callable[..., Tensor]:
             content = content + (
                 by_distance[h, column] if one_row else by_distance[b, h, i, column]
             )
+        if decay_HBS is not None:
+            content = content + decay_HBS[h, b, keys - queries + i] - decay_HBS[h, b, j]
         if valid_len_B is not None:
             valid = j >= keys - queries - valid_len_B[b]
             content = torch.where(valid, content, -float("inf"))

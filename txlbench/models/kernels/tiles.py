@@ -119,13 +119,20 @@ class StreamGroup:
     """
 
     def __init__(
-        self, streams: slice, query_BTHK: Tensor, keys: Tensor, values: Tensor, shared: Shared
+        self,
+        streams: slice,
+        query_BTHK: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        shared: Shared,
+        decay_HBS: Tensor | None = None,
     ) -> None:
         self.streams, self.count = streams, streams.stop - streams.start
         queries = heads_first(query_BTHK[streams])
         self.content = _plus(queries, shared.u_HK)
         self.position = _plus(queries, shared.v_HK)
         self.keys, self.values, self.shared = keys, values, shared
+        self.decay_HbS = None if decay_HBS is None else decay_HBS[:, streams]
 
     def scores(self, tile: Tile, mask: Mask) -> Tensor:
         """The tile's scores [H * b, t, W], masked with -inf, contiguous; W is at least s.
@@ -140,6 +147,8 @@ class StreamGroup:
         else:
             by_key = self._positions(tile, keys.shape[1], self.shared.rows_HSK)
             scores = by_key.contiguous().baddbmm_(content, transposed(keys))
+        if self.decay_HbS is not None:
+            self._add_decay(scores, tile, mask, self.decay_HbS)
         for columns, hidden in _hidden(
             tile.shape, keys.shape[1], mask.attention_length, keys.dtype
         ):
@@ -167,6 +176,18 @@ class StreamGroup:
         by_distance_HTL = bias_HS[:, None, distances].expand(-1, tile.shape[0], -1)
         by_key_HTW = relative_shift(by_distance_HTL, scores.shape[2])
         scores.unflatten(0, (-1, self.count)).add_(by_key_HTW[:, None])
+
+    def _add_decay(self, scores: Tensor, tile: Tile, mask: Mask, decay_HbS: Tensor) -> None:
+        """Query minus key, before it is rounded to the scores' format: near keys have it exact."""
+        before = mask.keys - mask.queries
+        of_queries = decay_HbS[..., before + tile.queries.start : before + tile.queries.stop]
+        added = of_queries[..., None] - decay_HbS[..., None, tile.keys]
+        scores[..., : tile.shape[1]] += added.flatten(0, 1)
+
+    def add_decay(self, total_HBS: Tensor, grad: Tensor, tile: Tile) -> None:
+        """Adds the gradient of the decay from that of a tile's scores, [H * b, t, W]."""
+        summed = grad[..., : tile.shape[1]].sum(1, dtype=total_HBS.dtype)
+        total_HBS[:, self.streams, tile.keys] -= summed.unflatten(0, (-1, self.count))
 
     def positions(self, tile: Tile) -> Tensor:
         """The tile's queries as they meet the table of distances: [H, b * t, K]."""

@@ -19,14 +19,18 @@ from txlbench.models.positions.tables import DistanceScores, DistanceTable, tabl
 class ScoreTerms(NamedTuple):
     """(query + content_bias) . key / sqrt(d_head) + the table's scores of query + position_bias.
 
+    With `decay`, decay_i - decay_j is added for the query at key i.
+
     Attributes:
         content_bias_HK, position_bias_HK: added to every query; None for nothing.
         table: scores queries by distance; None where scores know no distance.
+        decay_HBS: sums of log gates (`Encoding.log_gates`) up to each key, in float32 at least.
     """
 
     content_bias_HK: Tensor | None = None
     position_bias_HK: Tensor | None = None
     table: DistanceScores | None = None
+    decay_HBS: Tensor | None = None
 
     def content_query(self, query_HBTK: Tensor) -> Tensor:
         """The queries as they meet keys."""
@@ -40,8 +44,14 @@ class ScoreTerms(NamedTuple):
         """The table's scores [H, B or 1, T, S]; None without a table."""
         return None if self.table is None else self.table.position(self.position_query(query_HBTK))
 
+    def decay_scores(self, queries: int) -> Tensor | None:
+        """What gates add, [H, B, T, S]; None without them. Entries in the future mean nothing."""
+        if self.decay_HBS is None:
+            return None
+        return self.decay_HBS[..., -queries:, None] - self.decay_HBS[..., None, :]
+
     def scores(self, query_HBTK: Tensor, key_HBSK: Tensor) -> Tensor:
-        """The whole sum, in one buffer where each stream has its own: [H, B, T, S]."""
+        """The sum without gates, in one buffer where each stream has its own: [H, B, T, S]."""
         query = (self.content_query(query_HBTK) * query_HBTK.shape[-1] ** -0.5).flatten(0, 1)
         key, shape = key_HBSK.flatten(0, 1).transpose(1, 2), (*query_HBTK.shape[:3], -1)
         position = self.position_scores(query_HBTK)
@@ -79,6 +89,9 @@ class Encoding(nn.Module):
         super().__init__()
         self.config = config
 
+    def initialise(self) -> None:
+        """Draws weights that start otherwise than as N(0, init_std); see `models.factory`."""
+
     def add_to_input(self, hidden_BTD: Tensor) -> Tensor:
         """The embedded tokens with what the encoding adds to them, before dropout."""
         return hidden_BTD
@@ -96,6 +109,16 @@ class Encoding(nn.Module):
         this hook.
         """
         return states_HBLK
+
+    def log_gates(self, layer: int, input_BLD: Tensor) -> Tensor | None:
+        """What each token lets through of those before it, as a logarithm: [H, B, L].
+
+        A score gets the sum over the tokens after its key, up to its query. None for nothing.
+
+        Args:
+            input_BLD: what keys are computed from.
+        """
+        return None
 
     def prepare(self, keys: int, clamp_len: int | None, like: Tensor) -> Any:
         """What all layers share in one pass: `shared` of `distance_table` and `scores`.
