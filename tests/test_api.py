@@ -85,6 +85,12 @@ def test_wrong_input_is_one_line():
         txlbench.recl()
 
 
+def test_attention_is_lines_of_one_table():
+    found = txlbench.attention(MODEL, tokens=60, targets=2)
+    assert {"mean_distance", "entropy_nats", "scale_of_a"} <= set(found["measure"])
+    assert (found.groupby("layer")["head"].nunique() > 0).all()
+
+
 def test_probes_are_lines_of_one_table():
     found = txlbench.probe(MODEL, contexts=(2, 4), tokens=60, lengths=(4,), changes=("reverse",))
     assert set(found["model"]) == {"Transformer-XL"}

@@ -1,19 +1,30 @@
 """Measures how much context language models use, and which design choices give it to them.
 
-For notebooks: `load`, `evaluate`, `context_losses`, `recl`, `context`, `probe`, `ablate` and
-`results`, which are described in `txlbench.api` and loaded when they are first used.
+For notebooks: `load`, `evaluate`, `context_losses`, `recl`, `context`, `probe`, `attention`,
+`ablate` and `results`, which are described in `txlbench.api` and loaded when they are first used.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from txlbench.api import ablate, context, context_losses, evaluate, load, probe, recl, results
+    from txlbench.api import (
+        ablate,
+        attention,
+        context,
+        context_losses,
+        evaluate,
+        load,
+        probe,
+        recl,
+        results,
+    )
     from txlbench.errors import UserError
 
 __version__ = "0.1.0"
 __all__ = [
     "UserError",
     "ablate",
+    "attention",
     "context",
     "context_losses",
     "evaluate",

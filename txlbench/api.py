@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     from txlbench.commands.model_ref import LoadedModel
 
-__all__ = ["ablate", "context", "context_losses", "evaluate", "load", "probe", "recl", "results"]
+__all__ = [
+    "ablate",
+    "attention",
+    "context",
+    "context_losses",
+    "evaluate",
+    "load",
+    "probe",
+    "recl",
+    "results",
+]
 
 set_threads()  # effective where PyTorch has not been imported yet
 
@@ -152,6 +162,26 @@ def probe(*models: str, **settings: Any) -> pd.DataFrame:
 
     request = ProbeRequest((models,), **settings)
     return pd.DataFrame(map(dict, probe_lines(measure_probes(request))))
+
+
+def attention(model: str, **settings: Any) -> pd.DataFrame:
+    """Where the heads of a model attend, and the scale of each term of their scores.
+
+    Args:
+        settings: fields of `txlbench.commands.show_attention.AttentionRequest`, such as tokens and
+            attention_length.
+
+    Returns:
+        A line for each layer, head and measure: mean distance in tokens, entropy in nats, scales
+        as scores enter the softmax. Nothing is written.
+    """
+    import pandas as pd
+
+    from txlbench.commands.show_attention import AttentionRequest, measure_attention
+    from txlbench.reporting.attention_report import attention_lines
+
+    request = AttentionRequest(model, **settings)
+    return pd.DataFrame(map(dict, attention_lines(measure_attention(request))))
 
 
 def ablate(spec: str | Path, **settings: Any) -> pd.DataFrame:

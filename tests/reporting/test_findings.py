@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from tests.reporting import context_records, probe_records, recl_records, speed_records, test_truth
+from tests.reporting import (
+    attention_records,
+    context_records,
+    probe_records,
+    recl_records,
+    speed_records,
+    test_truth,
+)
 from txlbench.errors import UserError
 from txlbench.records.experiment_directory import FINDINGS
 from txlbench.records.finding_schema import read_finding
@@ -18,6 +25,7 @@ def folder(tmp_path):
     recl_records.write_record(tmp_path)
     context_records.write_record(tmp_path)
     probe_records.write_record(tmp_path)
+    attention_records.write_record(tmp_path)
     speed_records.write_record(tmp_path)
     speed_records.write_bench(tmp_path, speed_records.bench_result("train", 10.0))
     (tmp_path / "truth.json").write_text(json.dumps(test_truth.RECORD))
@@ -27,7 +35,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize("name", FINDINGS)
 def test_each_has_tables_and_figures(folder, name):
     written = report_finding(folder / name, "typed")
-    page = {".html"} if name in ("context.json", "probe.json") else set()
+    page = {".html"} if name in ("context.json", "probe.json", "attention.json") else set()
     assert {path.suffix for path in written.paths} == page | {
         *(".csv", ".md", ".tex", ".png", ".svg")
     }

@@ -32,7 +32,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "truth": ("txlbench.cli.recl:truth", "Compare RECL with its true value on a made corpus."),
     "bench": ("txlbench.cli.speed:bench", "Time this machine: training, evaluation, generation."),
     "speed": ("txlbench.cli.speed:speed", "Time evaluation with a window and with cached state."),
-    "generate": ("txlbench.cli.models:generate", "Generate text with any model."),
+    "attention": ("txlbench.cli.look:attention", "Show where heads attend, and by which terms."),
+    "generate": ("txlbench.cli.look:generate", "Generate text with any model."),
     "import": ("txlbench.cli.models:import_", "Convert weights of another program."),
     "export": ("txlbench.cli.models:export", "Write weights as a Hugging Face folder."),
     "sync": ("txlbench.cli.results:sync", "Deliver to MLflow what it lacks, or rebuild its store."),
@@ -48,7 +49,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Train": ("ablate", "schema", "check", "data"),
     "Look at results": ("status", "figures", "sync", "merge", "prune"),
-    "Measure a model": ("eval", "recl", "truth", "generate"),
+    "Measure a model": ("eval", "recl", "truth", "attention", "generate"),
     "Time": ("speed", "bench"),
     "Bring and take models": ("models", "import", "export"),
 }

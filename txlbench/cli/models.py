@@ -1,4 +1,4 @@
-"""Verbs of single models: `eval`, `generate`, `import` and `export`."""
+"""Verbs of single models: `eval`, `import` and `export`."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,6 @@ import click
 
 from txlbench.cli.options import (
     LENGTHS,
-    NumberRange,
     checkpoint_option,
     corpus_option,
     count_option,
@@ -217,55 +216,6 @@ def _sentence(result: "EvalResult") -> str:
         f"{scored.dropped} dropped{unknown}: {', '.join(settings)}, batch {how.batch_size}, "
         f"{scored.dtype}"
     )
-
-
-@verb(
-    "generate",
-    "txlbench generate quick/Transformer-XL --prompt 'The ' --tokens 200",
-    "txlbench generate quick/Transformer-XL --prompt-file start.txt --top-k 1 --format json",
-)
-@click.argument("model")
-@click.option("--prompt", metavar="TEXT", help="Text to continue.")
-@click.option(
-    "--prompt-file", type=click.Path(path_type=Path), metavar="FILE", help="File with that text."
-)
-@count_option("--tokens", 500, "Tokens to generate.")
-@count_option("--top-k", 40, "Samples from the K most likely tokens; 0 means from all.", 0)
-@click.option(
-    "--temperature",
-    type=NumberRange(min=1e-6, max=1e6),
-    default=1.0,
-    show_default=True,
-    help="Divides the logits before sampling.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**63 - 1),
-    default=1,
-    show_default=True,
-    help="Random seed of the sampling; one seed gives one text.",
-)
-@count_option("--mem-len", None, "Cached states of earlier tokens.  [default: as trained]", 0)
-@level_option
-@device_option
-@checkpoint_option
-@format_option
-def generate(format_: str, top_k: int, **options: Any) -> None:
-    """Generate a continuation of a text, as in the paper's Appendix E.
-
-    Each token is sampled from the most likely ones, with a KV cache where the encoding allows it.
-    Models of Hugging Face continue with their own tokenizer and cache.
-    """
-    from txlbench.commands.generate import GenerateRequest, generate_text
-
-    made = generate_text(GenerateRequest(top_k=top_k or None, **options))
-    if format_ == "json":
-        click.echo(json.dumps(vars(made), indent=2))
-        return
-    click.echo(made.text)
-    speed = len(made.ids) / made.seconds
-    how = "read anew for each" if made.mem_len is None else f"mem_len {made.mem_len}"
-    click.echo(f"{len(made.ids)} tokens, {speed:,.0f} a second, {how}", err=True)
 
 
 @verb(

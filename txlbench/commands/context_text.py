@@ -49,14 +49,14 @@ def _of_model(subject: Subject) -> TokenText | None:
         training = None if corpus is None else corpus.ids("train")
     return TokenText(
         text.ids,
-        _pieces(ref, text.ids[: int(subject.losses.positions[-1]) + 1]),
+        pieces_of(ref, text.ids[: int(subject.losses.positions[-1]) + 1]),
         None if training is None else _counts(training, ref.capabilities.vocabulary_size),
         training,
         UNITS_OF_LEVELS[text.level],
     )
 
 
-def _pieces(ref: ModelRef, ids: NDArray[Any]) -> Sequence[str] | None:
+def pieces_of(ref: ModelRef, ids: NDArray[Any]) -> Sequence[str] | None:
     """What ids read as: the vocabulary, or what the tokenizer makes of those that occur."""
     if ref.open_tokenizer is None:
         return ref.capabilities.tokens

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout
+from txlbench.models.interface import Observer, ScoreObserver, sees_attention
 from txlbench.models.kernels.cpu import AttentionDropout, fused_attention, project
 from txlbench.models.kernels.cuda import SMALLEST_HEAD, flexible_attention
 from txlbench.models.mask import Mask
@@ -28,8 +29,8 @@ class Scoring:
     Attributes:
         span: how far the model attends.
         shared: what the encoding prepared for all layers.
+        observer: of the pass, which may want the probabilities themselves.
         decay_HBS: sums of log gates up to each key; None where keys are not forgotten.
-        watched: whether the probabilities themselves are wanted.
     """
 
     encoding: Encoding
@@ -37,7 +38,7 @@ class Scoring:
     span: AttentionSpan
     shared: Any
     mask: Mask
-    watched: bool
+    observer: Observer | None
     decay_HBS: Tensor | None = None
 
     def over(self, context_BSD: Tensor) -> "Scoring":
@@ -48,14 +49,24 @@ class Scoring:
         return replace(self, decay_HBS=log_gates_HBS.cumsum(-1))
 
     @property
+    def watched(self) -> bool:
+        """Whether the probabilities themselves are wanted."""
+        return sees_attention(self.observer)
+
+    @property
     def terms(self) -> ScoreTerms:
         table = self.encoding.distance_table(self.layer, self.shared)
         return self.encoding.terms(self.layer, table)._replace(decay_HBS=self.decay_HBS)
 
     def scores(self, query_HBTK: Tensor, key_HBSK: Tensor) -> Tensor:
+        """The whole scores [H, B, T, S]; their terms are shown to whom they concern."""
         query_HBTK, key_HBSK = self.placed(query_HBTK, key_HBSK)
         scores_HBTS = self.encoding.scores(self.layer, query_HBTK, key_HBSK, self.shared)
         decay_HBTS = ScoreTerms(decay_HBS=self.decay_HBS).decay_scores(query_HBTK.shape[2])
+        if isinstance(self.observer, ScoreObserver):
+            terms = self.encoding.score_terms(self.layer, query_HBTK, key_HBSK, self.shared)
+            forgotten = {} if decay_HBTS is None else {"f": decay_HBTS}
+            self.observer.see_terms(self.layer, terms | forgotten)
         return scores_HBTS if decay_HBTS is None else scores_HBTS + decay_HBTS
 
     def placed(self, query_HBTK: Tensor, key_HBSK: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,6 +50,17 @@ class HiddenObserver:
         self.observe(layer, hidden_BTD)
 
 
+class ScoreObserver(Observer, ABC):
+    """An observer that is shown the terms of each layer's scores too, before its attention.
+
+    Only by a pass from a plain state: a KV cache keeps positions summed up.
+    """
+
+    @abstractmethod
+    def see_terms(self, layer: int, terms_HBTS: Mapping[str, Tensor]) -> None:
+        """Receives what the scores are the sum of, by letter; see `Encoding.score_terms`."""
+
+
 def sees_attention(observer: Observer | None) -> bool:
     """Whether the probabilities themselves are wanted."""
     return observer is not None and not isinstance(observer, HiddenObserver)

@@ -17,7 +17,7 @@ from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 from txlbench.config.base import AttentionSpan
 from txlbench.models.attention import Scoring
-from txlbench.models.interface import Observer, autocast_dtype, sees_attention
+from txlbench.models.interface import Observer, autocast_dtype
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, advance_valid_len, reset_valid_len
 from txlbench.models.positions.encoding import Encoding, ScoreTerms
@@ -289,8 +289,7 @@ def forward_cached(
         query = block.attention.queries(normed_BTD)
         query = encoding.place(layer, query, cache.position, span)
         decay_HBS = cache.write_gates(layer, encoding.log_gates(layer, normed_BTD))
-        watched = sees_attention(observer)
-        scoring = Scoring(encoding, layer, span, shared, mask, watched, decay_HBS)
+        scoring = Scoring(encoding, layer, span, shared, mask, observer, decay_HBS)
         mixed_HBTK, attention = _attend(query, key, value, scoring)
         hidden_BTD = block.after_attention(hidden_BTD, block.attention.joined(mixed_HBTK))
         if observer is not None:

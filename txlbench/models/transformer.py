@@ -13,7 +13,7 @@ from txlbench.config.model import ModelConfig
 from txlbench.models.attention import Attention, Scoring
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
-from txlbench.models.interface import LanguageModel, Observer, autocast_dtype, sees_attention
+from txlbench.models.interface import LanguageModel, Observer, autocast_dtype
 from txlbench.models.kv_cache import KVCache, forward_cached, kv_cache_of
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, carried, with_memory
@@ -138,7 +138,7 @@ class Transformer(LanguageModel):
             stored_BTD = block.cast_for_memory(hidden_BTD)
             context_BSD = with_memory(state.layers[layer], stored_BTD)
             remembered.append(carried(context_BSD, queries, span))
-            scoring = Scoring(self.encoding, layer, span, shared, mask, sees_attention(observer))
+            scoring = Scoring(self.encoding, layer, span, shared, mask, observer)
             hidden_BTD, attention = block(hidden_BTD, stored_BTD, context_BSD, scoring)
             if observer is not None:
                 observer(layer, hidden_BTD, attention)

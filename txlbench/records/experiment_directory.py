@@ -11,6 +11,7 @@ from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.loading import dump_yaml
 from txlbench.errors import UserError
 from txlbench.files import write_text
+from txlbench.records.attention_schema import AttentionRecord
 from txlbench.records.context_schema import ContextRecord
 from txlbench.records.finding_schema import (
     BenchRecord,
@@ -26,6 +27,7 @@ FINDINGS: Mapping[str, type[Finding]] = {
     "recl.json": ReclRecord,
     "context.json": ContextRecord,
     "probe.json": ProbeRecord,
+    "attention.json": AttentionRecord,
     "truth.json": TruthRecord,
     "bench.json": BenchRecord,
     "speed.json": SpeedRecord,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from txlbench.errors import UserError
 from txlbench.files import write_text
+from txlbench.records.attention_schema import AttentionRecord
 from txlbench.records.context_schema import ContextGroup, ContextRecord
 from txlbench.records.experiment_directory import FINDINGS, find_experiments
 from txlbench.records.finding_schema import (
@@ -21,8 +22,18 @@ from txlbench.records.finding_schema import (
     read_finding,
 )
 from txlbench.records.probe_schema import ProbeRecord
-from txlbench.reporting import context, context_page, context_tables, probes, recl, speed, truth
+from txlbench.reporting import (
+    attention_report,
+    context,
+    context_page,
+    context_tables,
+    probes,
+    recl,
+    speed,
+    truth,
+)
 from txlbench.reporting.figures import (
+    attention_maps,
     context_curves,
     finding_figures,
     probe_curves,
@@ -172,6 +183,8 @@ def _present(record: Finding, directory: Path, against: BenchRecord | None) -> P
             return _context(record, directory)
         case ProbeRecord():
             return _probe(record, directory)
+        case AttentionRecord():
+            return _attention(record)
         case TruthRecord():
             return _truth(record, directory)
         case SpeedRecord():
@@ -241,6 +254,23 @@ def _probe(record: ProbeRecord, directory: Path) -> Presentation:
             "probe_cache": partial(probe_curves.draw_cache, record, palette),
         },
         html=lambda images: probes.probe_page(record, images),
+    )
+
+
+def _attention(record: AttentionRecord) -> Presentation:
+    drawn: Mapping[str, Callable[[AttentionRecord], Drawing | None]] = {
+        "attention_profile": attention_maps.draw_profiles,
+        "attention_terms": attention_maps.draw_terms,
+        "attention_scale": attention_maps.draw_scales,
+        "attention_heads": attention_maps.draw_rows,
+        "attention_text": attention_maps.draw_text,
+    }
+    return Presentation(
+        short=attention_report.short_source(record),
+        tables=attention_report.attention_tables(record),
+        lines=attention_report.attention_lines(record),
+        figures={name: partial(draw, record) for name, draw in drawn.items()},
+        html=lambda images: attention_report.attention_page(record, images),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from txlbench.config.base import Section, displayed
 from txlbench.config.grid import Experiment
 from txlbench.config.run_config import RunConfig
+from txlbench.records.attention_schema import AttentionRecord
 from txlbench.records.context_schema import ContextRecord
 from txlbench.records.finding_schema import (
     BenchRecord,
@@ -193,7 +194,7 @@ def title_of_finding(kind: str, finding: Finding, folder: str) -> str:
     groups: list[Iterable[str]] = []
     if isinstance(finding, ReclRecord | ContextRecord):
         groups = [group.models for group in finding.groups]
-    elif isinstance(finding, SpeedRecord | ProbeRecord):
+    elif isinstance(finding, SpeedRecord | ProbeRecord | AttentionRecord):
         groups = [finding.models]
     return f"{kind} of {' | '.join(map(', '.join, groups))}"[:200] if groups else folder
 
@@ -219,6 +220,8 @@ def values_of_finding(finding: Finding) -> Iterator[Value]:
             return _context(finding)
         case ProbeRecord():
             return _probe(finding)
+        case AttentionRecord():
+            return _attention(finding)
         case TruthRecord():
             return _truth(finding)
         case BenchRecord():
@@ -274,6 +277,18 @@ def _probe(record: ProbeRecord) -> Iterator[Value]:
                 yield Value(f"copy_accuracy/{of}", point.copy_accuracy.value, point.length)
         for each in result.evictions:
             yield Value(f"window_cost_nats/{of}", each.cost.value, each.keys)
+
+
+def _attention(record: AttentionRecord) -> Iterator[Value]:
+    """The step is the layer; means over its heads."""
+    for layer, heads in record.layers.items():
+        for name in ("distance", "entropy"):
+            mean = sum(getattr(head, name).value for head in heads) / len(heads)
+            yield Value(f"attention_{name}/{record.title}", mean, layer)
+        for letter in record.letters:
+            of_layer = [t.scale for t in record.terms if (t.layer, t.term) == (layer, letter)]
+            mean = sum(of_layer) / max(1, len(of_layer))
+            yield Value(f"score_scale_{letter}/{record.title}", mean, layer)
 
 
 def _truth(record: TruthRecord) -> Iterator[Value]:

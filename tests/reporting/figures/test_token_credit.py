@@ -77,11 +77,11 @@ def test_tokens_that_help_are_blue_and_that_harm_orange(record, drawn):
 
 
 def test_long_texts_are_broken_into_lines():
-    places, lines = token_credit._flow(["abc", "de", "f", "ghij"], 5)
+    places, lines = token_credit.flow(["abc", "de", "f", "ghij"], 5)
     assert places == [(0, 0, "abc"), (3, 0, "de"), (0, 1, "f"), (1, 1, "ghij")]
     assert lines == 2
 
 
 def test_white_space_is_seen_and_long_tokens_are_cut():
-    assert token_credit._visible(" a\n\x00") == "\u2423a\u23ce\u00b7"
-    assert token_credit._visible("abcdefghijklmn") == "abcdefghi\u2026"
+    assert token_credit.visible(" a\n\x00") == "\u2423a\u23ce\u00b7"
+    assert token_credit.visible("abcdefghijklmn") == "abcdefghi\u2026"

@@ -5,6 +5,7 @@ whose scores are no such sum gives them whole (`Encoding.scores`), and attention
 """
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -60,6 +61,26 @@ class ScoreTerms(NamedTuple):
         if position.shape[1] != shape[1]:
             return torch.bmm(query, key).view(shape) + position
         return torch.baddbmm(position.flatten(0, 1), query, key).view(shape)
+
+    def apart(self, query_HBTK: Tensor, key_HBSK: Tensor) -> dict[str, Tensor]:
+        """The terms of the sum as section 3.3 of the paper letters them, those that there are.
+
+        a: query and key; b: query and distance; c: bias and key; d: bias and distance, with the
+        table's own bias. [H, B or 1, T, S] each, over sqrt(d_head).
+        """
+        heads, _, queries, size = query_HBTK.shape
+        none = query_HBTK.new_zeros(heads, 1, queries, size)
+        found = {"a": ScoreTerms().scores(query_HBTK, key_HBSK)}
+        if self.content_bias_HK is not None:
+            bias_HBTK = self.content_query(none).expand_as(query_HBTK)
+            found["c"] = ScoreTerms().scores(bias_HBTK, key_HBSK)
+        table = self.table
+        if isinstance(table, DistanceTable):
+            if table.rows_HKS is not None:
+                found["b"] = replace(table, bias_HS=None).position(query_HBTK)
+            if self.position_bias_HK is not None or table.bias_HS is not None:
+                found["d"] = table.position(self.position_query(none))
+        return dict(sorted(found.items()))
 
 
 def _plus(query_HBTK: Tensor, bias_HK: Tensor | None) -> Tensor:
@@ -141,6 +162,20 @@ class Encoding(nn.Module):
     def scores(self, layer: int, query_HBTK: Tensor, key_HBSK: Tensor, shared: Any) -> Tensor:
         """How placed queries of `layer` score placed keys, over sqrt(d_head): [H, B, T, S]."""
         return self.terms(layer, self.distance_table(layer, shared)).scores(query_HBTK, key_HBSK)
+
+    def score_terms(
+        self, layer: int, query_HBTK: Tensor, key_HBSK: Tensor, shared: Any
+    ) -> dict[str, Tensor]:
+        """The terms that `scores` is the sum of, [H, B or 1, T, S] each, by the paper's letters.
+
+        See `ScoreTerms.apart`; e is all that an encoding which gives its scores whole adds to the
+        product of queries and keys.
+        """
+        if self.has_terms:
+            terms = self.terms(layer, self.distance_table(layer, shared))
+            return terms.apart(query_HBTK, key_HBSK)
+        content = ScoreTerms().scores(query_HBTK, key_HBSK)
+        return {"a": content, "e": self.scores(layer, query_HBTK, key_HBSK, shared) - content}
 
     def terms(self, layer: int, table: DistanceScores | None) -> ScoreTerms:
         """The scores of `layer` in terms, by its own table or a kept one."""

@@ -28,6 +28,8 @@ TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 1.0}
 """Nats by which a loss may change when the window is cut to its context: rounding of products."""
 LEAK = 1e-3
 """Logits by which a hidden token may change what follows; masked keys add exact zeros."""
+ATTENDING = ("attention", "full_attention", "sliding_attention", "chunked_attention")
+"""Kinds of layers that have attention, as configurations of transformers call them."""
 CACHES = ("cache", "past_key_values", "cache_params")
 """Names that versions and architectures of transformers give to what is remembered."""
 
@@ -121,6 +123,27 @@ class CausalModel:
         """Logits [B, 1, V] after the last token."""
         last = torch.tensor([tokens_BT.shape[1] - 1], device=tokens_BT.device)
         return self._logits(tokens_BT, last)
+
+    @torch.no_grad()
+    def attentions(self, tokens_BT: Tensor) -> dict[int, Tensor]:
+        """Probabilities [B, H, T, S] of the layers that attend; queries and keys have the BOS too.
+
+        As transformers returns them: of hybrid models for those layers only, in order.
+        """
+        if self.bos is not None:
+            first_B1 = tokens_BT.new_full((len(tokens_BT), 1), self.bos)
+            tokens_BT = torch.cat([first_B1, tokens_BT], dim=1)
+        self.network.set_attn_implementation("eager")  # no other one keeps them
+        options = {"logits_to_keep": 1} if self.picks_logits else {}
+        given = self.network(
+            input_ids=tokens_BT, use_cache=False, output_attentions=True, **options
+        )
+        found = getattr(given, "attentions", None) or ()
+        config = self.network.config.get_text_config(decoder=True)
+        kinds = getattr(config, "layer_types", getattr(config, "layers_block_type", None)) or ()
+        attending = [n for n, kind in enumerate(kinds) if kind in ATTENDING]
+        layers = attending if len(attending) == len(found) else range(len(found))
+        return {n: each for n, each in zip(layers, found, strict=True) if each is not None}
 
     @torch.no_grad()
     def read(self, tokens_BT: Tensor, cache: Any) -> Any:

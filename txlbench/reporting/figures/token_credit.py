@@ -127,7 +127,7 @@ def draw_view(
         panel.tick_params(length=0)
         for side in ("left", "bottom"):
             panel.spines[side].set_visible(False)
-    tokens = [_visible(token) for token in view.tokens]
+    tokens = [visible(token) for token in view.tokens]
     is_short = all(len(token) == 1 for token in tokens)
     axes[-1].set_xticks(
         range(len(tokens)), tokens, rotation=0 if is_short else 90, fontsize=scaled(7)
@@ -171,9 +171,7 @@ def draw_text(
 
     width, size = mpl.rcParams["figure.figsize"][0], scaled(9.5)
     letter = text_width("0" * 100, size, family=MONOSPACE) / 100
-    places, lines = _flow(
-        [_visible(token, 99) for token in view.tokens], int((width - 0.3) / letter)
-    )
+    places, lines = flow([visible(token, 99) for token in view.tokens], int((width - 0.3) / letter))
     height = scaled(0.38 + 0.22 * lines)
     figure = Figure(figsize=(width, len(group.models) * height), layout="constrained")
     axes = figure.subplots()
@@ -202,7 +200,7 @@ def draw_text(
     return Drawing(figure, title, subtitle)
 
 
-def _flow(tokens: list[str], width: int) -> tuple[list[tuple[int, int, str]], int]:
+def flow(tokens: list[str], width: int) -> tuple[list[tuple[int, int, str]], int]:
     """Column and line of each token where lines hold `width` letters, and the number of lines."""
     places, column, line = [], 0, 0
     for token in tokens:
@@ -223,7 +221,7 @@ def _strongest(view: TokenView) -> float:
     return max(0.05, float(np.quantile(credit, 0.99)))
 
 
-def _visible(token: str, longest: int = LONGEST_PIECE) -> str:
+def visible(token: str, longest: int = LONGEST_PIECE) -> str:
     """A token as a label: white space made visible, cut where it is long."""
     shown = "".join(
         VISIBLE.get(letter, letter if letter.isprintable() else "\u00b7") for letter in token

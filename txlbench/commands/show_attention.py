@@ -1,0 +1,377 @@
+"""`attention`: where the heads of one model attend, and what their scores consist of."""
+
+import math
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from txlbench.commands.context_text import pieces_of
+from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve
+from txlbench.commands.names import short_titles
+from txlbench.commands.publish import PublishedFinding, publish
+from txlbench.commands.texts import ScoredText, read_text
+from txlbench.config.base import Part
+from txlbench.config.catalogue import Level
+from txlbench.config.identity import fingerprint
+from txlbench.config.measurements import Measurement, at_attention_length, check_length, segments_of
+from txlbench.errors import UserError
+from txlbench.evaluation.attention_reading import (
+    AttentionPlan,
+    fitting,
+    read_attention,
+    read_attention_windows,
+)
+from txlbench.evaluation.attention_tally import BLOCKS, AttentionTally
+from txlbench.machine import current_commit, own_device
+from txlbench.models.architectures.architecture_model import ArchitectureModel
+from txlbench.models.interface import dtype_name
+from txlbench.models.pretrained.causal_lm import CausalModel
+from txlbench.records.attention_schema import (
+    AttentionRecord,
+    HeadAttention,
+    HeadRows,
+    ShownTargets,
+    TermAttention,
+)
+from txlbench.records.context_schema import Interval
+from txlbench.records.experiment_directory import RESULTS
+from txlbench.records.finding_schema import ReclSource
+
+TOKENS = 10_000
+WINDOW = 256
+"""Tokens of a window of a model of transformers, which returns the attention of all layers."""
+DIGITS = 5
+"""Significant digits of what is only drawn."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with the model, and the segments or windows read and to be read."""
+Head = tuple[int, int]
+"""Layer and head, both from 1."""
+
+
+@dataclass(frozen=True)
+class AttentionRequest:
+    """A call of `attention`.
+
+    Attributes:
+        tokens: queries that count, spread evenly over the split; all of it with `whole`.
+        attention_length: keys that queries see; None for as many as in training.
+        heads: those whose attention to single tokens is shown; None for the widest one of the
+            first, the middle and the last layer.
+        at: place in the split of the first target shown; None to draw one by `seed`.
+        targets: consecutive targets shown.
+        out: the directory of results; default results/attention-<hash>.
+    """
+
+    model: str
+    corpus: str | None = None
+    level: Level | None = None
+    split: Part | None = None
+    tokens: int = TOKENS
+    whole: bool = False
+    attention_length: int | None = None
+    heads: tuple[Head, ...] | None = None
+    at: int | None = None
+    targets: int = 12
+    seed: int = 0
+    device: str = "auto"
+    checkpoint: str = "best"
+    out: Path | None = None
+    command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))
+
+
+UNHASHED = ("out", "command", "device")
+
+
+def run_attention(request: AttentionRequest, progress: Progress) -> PublishedFinding:
+    """Reads the model and writes attention.json, tables, figures and a page."""
+    asked = {key: value for key, value in vars(request).items() if key not in UNHASHED}
+    directory = request.out or RESULTS / f"attention-{fingerprint(asked)}"
+    return publish(directory / "attention.json", lambda: measure_attention(request, progress))
+
+
+def measure_attention(
+    request: AttentionRequest, progress: Progress = lambda *_: None
+) -> AttentionRecord:
+    """Reads the model once over the text. Writes nothing.
+
+    Raises:
+        UserError: if there is no such model, it has no attention, or the text is too short.
+    """
+    ref = resolve(request.model, request.checkpoint)
+    if not ref.capabilities.attends and ref.pretrained is None:
+        raise UserError(f"{request.model}: has no attention", "give a model that has")
+    text = read_text(ref, request.corpus, request.level, request.split)
+    reading = _Reading(request, ref.load(own_device(request.device)), text)
+    reading.check()
+    plan = reading.plan
+    tally = reading.read(plan, lambda done, total: progress(request.model, done, total))
+    is_windows = plan.measurement.regime == "windows"
+    heads = tuple(_heads(tally, is_windows))
+    return AttentionRecord(
+        schema=AttentionRecord.SCHEMA,
+        commit=current_commit(),
+        command=request.command,
+        models={short_titles([request.model])[0]: _source(ref, text)},
+        keys=(plan.least, plan.keys),
+        own_first=reading.own_first,
+        regime=plan.measurement.regime,
+        queries=int(tally.counts_Z.sum()),
+        clamp_len=plan.measurement.clamp_len,
+        dtype=reading.dtype,
+        row_error=tally.row_error,
+        leak=tally.leak,
+        silent_layers=tuple(n + 1 for n in range(reading.depth) if n not in tally.layers),
+        heads=heads,
+        terms=tuple(_terms(tally)),
+        shown=reading.shown(_widest(heads)),
+    )
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How one model is read for its attention."""
+
+    request: AttentionRequest
+    loaded: LoadedModel
+    text: ScoredText
+
+    @property
+    def device(self) -> torch.device:
+        return own_device(self.request.device)
+
+    @cached_property
+    def windows(self) -> CausalModel | None:
+        """The network of transformers, which gives the attention of windows; None for ours."""
+        model = self.loaded.model
+        if isinstance(model, CausalModel):
+            return model
+        return CausalModel(model.module) if isinstance(model, ArchitectureModel) else None
+
+    @property
+    def depth(self) -> int:
+        if self.windows is None:
+            return self.loaded.settings.model.n_layer
+        return int(self.windows.network.config.get_text_config(decoder=True).num_hidden_layers)
+
+    @property
+    def heads(self) -> int:
+        """Heads of a layer, as far as bounding memory needs it."""
+        if self.windows is None:
+            return self.loaded.settings.model.n_head
+        config = self.windows.network.config.get_text_config(decoder=True)
+        return int(getattr(config, "num_attention_heads", 1) or 1)
+
+    @property
+    def dtype(self) -> str:
+        return dtype_name(self.loaded.model if self.windows is None else self.windows.network)
+
+    @property
+    def own_first(self) -> int:
+        return int(self.windows is not None and self.windows.bos is not None)
+
+    @cached_property
+    def plan(self) -> AttentionPlan:
+        """The queries that count."""
+        return AttentionPlan(self._measurement(), len(self.text.ids) - 1)
+
+    @property
+    def keys(self) -> int:
+        """Keys that a query sees: as asked, or as many as the last one of a segment in training."""
+        asked, config = self.request.attention_length, self.loaded.ref.config
+        limit = self.loaded.ref.capabilities.positions
+        if config is not None:
+            trained = segments_of(config)
+            length, limit = trained.memory + trained.tgt_len, config.model.learned_positions
+        else:
+            length = min(WINDOW, limit or WINDOW, max(1, len(self.text.ids) - 1))
+        if limit is not None and (asked or length) > limit:
+            raise UserError(
+                f"--attention-length {asked or length:,}: {self.request.model} has {limit:,} "
+                "positions",
+                f"give at most {limit:,}",
+            )
+        return asked or length
+
+    def _measurement(self) -> Measurement:
+        """A pass whose streams are the blocks from which intervals come."""
+        tokens = None if self.request.whole else self.request.tokens
+        if self.windows is not None:
+            return Measurement(
+                regime="windows",
+                split=self.text.split,
+                tgt_len=self.keys,
+                stride=max(1, self.keys // 4),
+                attention_length=self.keys,
+                batch_size=BLOCKS,
+                tokens=tokens,
+            )
+        config = self.loaded.settings
+        evaluate = config.evaluate.model_copy(update={"tokens": tokens, "batch_size": BLOCKS})
+        changed = config.model_copy(update={"evaluate": evaluate})
+        return fitting(at_attention_length(changed, self.text.split, self.keys), self.heads)
+
+    def check(self) -> None:
+        """Refuses (UserError) heads and targets that there are not, before anything is read."""
+        for layer, head in self.request.heads or ():
+            if not (1 <= layer <= self.depth and 1 <= head <= self.heads):
+                raise UserError(
+                    f"--heads: {layer}.{head} found; {self.request.model} has {self.depth} layers "
+                    f"of {self.heads} heads",
+                    "give LAYER.HEAD, from 1",
+                )
+        check_length(self.plan.measurement, self.plan.predictions)
+        self._check_targets()
+
+    def read(
+        self, plan: AttentionPlan, watch: Callable[[int, int], None] = lambda *_: None
+    ) -> AttentionTally:
+        """The attention of the queries of a plan; those given one by one are kept so."""
+        shown = plan.given or range(0)
+        device = self.device
+        tally = AttentionTally(
+            plan.keys, plan.least, plan.predictions, device, shown, self.own_first
+        )
+        if self.windows is None:
+            asked = (plan, self.heads, tally, device, watch)
+            read_attention(self.loaded.model, self.text.ids, *asked)
+        else:
+            read_attention_windows(
+                self.windows, self.text.ids, plan, self.heads, tally, device, watch
+            )
+        if not tally.layers:
+            raise UserError(
+                f"{self.request.model}: transformers returns no attention of it",
+                "give a model whose layers attend",
+            )
+        return tally
+
+    def shown(self, widest: Sequence[Head]) -> ShownTargets:
+        """Consecutive targets, and the attention of chosen heads to what came before them."""
+        plan, request = self.plan, self.request
+        count, first = self._targets, self._first_target
+        queries = range(first - 1, first - 1 + count)
+        tally = self.read(replace(plan, given=queries))
+        chosen = request.heads or widest
+        if silent := [layer for layer, _ in chosen if (layer - 1) not in tally.layers]:
+            raise UserError(f"--heads: layer {silent[0]} gives no attention", "give another one")
+        begin = max(0, first - plan.keys)
+        ids = self.text.ids[begin : first + count]
+        pieces = pieces_of(self.loaded.ref, ids)
+        tokens = [str(n) for n in ids.tolist()] if pieces is None else [pieces[n] for n in ids]
+        return ShownTargets(
+            first=begin,
+            tokens=tuple(tokens),
+            count=count,
+            is_text=pieces is not None,
+            heads=tuple(
+                HeadRows(
+                    layer=layer,
+                    head=head,
+                    rows=tuple(_rounded(tally.rows[layer - 1, q][head - 1]) for q in queries),
+                )
+                for layer, head in chosen
+            ),
+        )
+
+    @property
+    def _targets(self) -> int:
+        """How many are shown."""
+        return min(self.request.targets, self.plan.predictions - self.plan.least + 1)
+
+    def _check_targets(self) -> None:
+        plan, asked, count = self.plan, self.request.at, self._targets
+        highest = plan.predictions - count + 1
+        if asked is not None and not plan.least <= asked <= highest:
+            raise UserError(
+                f"--at {asked:,}: targets there do not have {plan.least:,} tokens before them and "
+                f"{count} after",
+                f"give {plan.least:,} to {highest:,}",
+            )
+
+    @property
+    def _first_target(self) -> int:
+        """Place of the first target: as asked, or one that is drawn."""
+        plan, asked = self.plan, self.request.at
+        if asked is not None:
+            return asked
+        highest = plan.predictions - self._targets + 1
+        return int(np.random.default_rng(self.request.seed).integers(plan.least, highest + 1))
+
+
+def _heads(tally: AttentionTally, is_windows: bool) -> Iterator[HeadAttention]:
+    total = float(tally.counts_Z.sum())
+    for layer, sums in sorted(tally.layers.items()):
+        profiles, firsts = sums.profile_HD / total, (sums.first_H / total).tolist()
+        for head, profile_D in enumerate(profiles):
+            yield HeadAttention(
+                layer=layer + 1,
+                head=head + 1,
+                distance=_interval(sums.distance_ZH[:, head], tally.counts_Z),
+                entropy=_interval(sums.entropy_ZH[:, head], tally.counts_Z),
+                first=firsts[head] if is_windows else None,
+                profile=_rounded(profile_D),
+            )
+
+
+def _terms(tally: AttentionTally) -> Iterator[TermAttention]:
+    for layer, sums in sorted(tally.layers.items()):
+        for letter, term in sums.terms.items():
+            scales, spreads = term.scales(sums.seen_D), term.spreads(sums.seen_D)
+            for head, profile_D in enumerate(term.profile_HD / tally.counts_Z.sum()):
+                yield TermAttention(
+                    layer=layer + 1,
+                    head=head + 1,
+                    term=letter,
+                    scale=float(scales[head]),
+                    spread=float(spreads[head]),
+                    profile=_rounded(profile_D),
+                )
+
+
+def _interval(sums_Z: Tensor, counts_Z: Tensor) -> Interval:
+    """The mean over queries, with a t-interval from the means of blocks of consecutive ones."""
+    value = float(sums_Z.sum() / counts_Z.sum())
+    there = counts_Z > 0
+    means, blocks = sums_Z[there] / counts_Z[there], int(there.sum())
+    if blocks < BLOCKS // 2:
+        return Interval(value=value)
+    from scipy.special import stdtrit
+
+    half = float(means.std()) / math.sqrt(blocks) * float(stdtrit(blocks - 1, 0.975))
+    return Interval(value=value, low=value - half, high=value + half)
+
+
+def _widest(heads: Sequence[HeadAttention]) -> list[Head]:
+    """The head that looks farthest back in the first, the middle and the last layer."""
+    layers = sorted({each.layer for each in heads})
+    chosen = dict.fromkeys((layers[0], layers[(len(layers) - 1) // 2], layers[-1]))
+    found = []
+    for layer in chosen:
+        of_layer = [each for each in heads if each.layer == layer]
+        found.append((layer, max(of_layer, key=lambda each: each.distance.value).head))
+    return found
+
+
+def _rounded(values: Tensor) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{DIGITS}g}") for value in values.tolist())
+
+
+def _source(ref: ModelRef, text: ScoredText) -> ReclSource:
+    return ReclSource(
+        reference=ref.reference,
+        path=None,
+        corpus=text.checksum,
+        split=text.split,
+        vocabulary=text.vocabulary,
+        model=ref.fingerprint(),
+        longest=ref.capabilities.longest_context,
+        settings={"corpus": text.name, "checkpoint": ref.checkpoint},
+    )
