@@ -1,5 +1,6 @@
 """The invariants of every shipped model hold, and each fails on a model that breaks it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def config(**model):
 @pytest.fixture
 def breaking(monkeypatch):
     """Registers the encodings of `breaking`, for this test only."""
-    for name in ("peeking", "mixing", "counting"):
+    for name in ("peeking", "mixing", "counting", "stretching"):
         entry = EncodingEntry(f"tests.runs.breaking:{name.capitalize()}Encoding")
         monkeypatch.setitem(ENCODINGS, name, entry)
 
@@ -47,15 +48,30 @@ def test_every_shipped_experiment_keeps_them(names, least):
     assert len(found) >= least
     assert [each.labels for each in found if each.broken] == []
     claimed = [name for each in found for name, value in each.differences.items() if value is None]
-    assert set(claimed) == {"segments"}
+    assert set(claimed) == {"segments", "distance"}
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("peeking", "causality"), ("mixing", "batches"), ("counting", "segments")]
+    ("name", "what"),
+    [
+        ("peeking", "causality"),
+        ("mixing", "batches"),
+        ("counting", "segments"),
+        ("counting", "distance"),
+        ("stretching", "contexts"),
+    ],
 )
 @pytest.mark.usefixtures("breaking")
 def test_an_encoding_that_breaks_one_is_found(name, what):
     assert what in broken(config(encoding=name))
+
+
+def test_the_class_of_an_encoding_is_tested(monkeypatch):
+    assert broken(config(encoding="fox")) == broken(config(encoding="learned")) == set()
+    monkeypatch.setitem(ENCODINGS, "fox", replace(ENCODINGS["fox"], exactness="distance"))
+    assert broken(config(encoding="fox")) == {"distance"}
+    monkeypatch.setitem(ENCODINGS, "absolute", replace(ENCODINGS["absolute"], exactness="content"))
+    assert broken(config(encoding="absolute")) == {"segments"}
 
 
 def test_a_model_that_writes_its_old_memory_is_found(monkeypatch):

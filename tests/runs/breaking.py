@@ -26,3 +26,10 @@ class CountingEncoding(Encoding):
     def add_to_input(self, hidden_BTD: Tensor) -> Tensor:
         places_T = torch.arange(hidden_BTD.shape[1], dtype=hidden_BTD.dtype)
         return hidden_BTD + places_T[:, None] / 10
+
+
+class StretchingEncoding(Encoding):
+    """Claims to see distances only, and depends on how many tokens are read at once."""
+
+    def add_to_input(self, hidden_BTD: Tensor) -> Tensor:
+        return hidden_BTD * (1 + hidden_BTD.shape[1] / 100)

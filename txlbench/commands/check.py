@@ -139,6 +139,8 @@ INVARIANTS: Mapping[str, float] = {
     "causality": ROUNDING,
     "memory purity": 0.0,
     "segments": TOLERANCE,
+    "contexts": TOLERANCE,
+    "distance": TOLERANCE,
     "batches": TOLERANCE,
     "softmax": TOLERANCE,
     "resumed": 0.0,
@@ -210,12 +212,17 @@ def check(config: RunConfig) -> tuple[dict[str, float | None], float]:
     coherent = config.model.has_coherent_memory and (
         config.model.kind != "hf" or config.train.recurrence
     )
+    entry = config.model.encoding_entry
+    positions = config.model.learned_positions
+    by_distance = entry is not None and entry.exactness == "distance"
     found: dict[str, float | None] = {
         "causality": max(
             invariants.causality(model, tokens, CUTS, each, VOCABULARY) for each in spans
         ),
         "memory purity": invariants.memory_purity(model, tokens, CUTS, span),
         "segments": invariants.segments(model, tokens, CUTS) if coherent else None,
+        "contexts": invariants.contexts(model, tokens[:, : (positions or sum(CUTS)) + 1]),
+        "distance": invariants.distance_alone(model, tokens, VOCABULARY) if by_distance else None,
         "batches": invariants.batches(model, tokens, CUTS, span),
         "softmax": invariants.dense_softmax(model, tokens[:, : TGT_LEN + 1], span),
     }

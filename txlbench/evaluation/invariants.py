@@ -98,6 +98,50 @@ def segments(model: LanguageModel, tokens: Tensor, cuts: Sequence[int]) -> float
     return _largest(whole - parts)
 
 
+def contexts(model: LanguageModel, tokens: Tensor) -> float:
+    """Losses of one pass, against each context read alone."""
+    span, length = AttentionSpan(mem_len=0), tokens.shape[1] - 1
+    whole, _ = stream_losses(model, tokens, [length], span)
+    alone = [
+        stream_losses(model, tokens[:, : context + 1], [context], span)[0][:, -1]
+        for context in range(1, length + 1)
+    ]
+    return _largest(whole - torch.stack(alone, dim=1))
+
+
+def distance_alone(model: LanguageModel, tokens: Tensor, vocabulary: int) -> float:
+    """The change of one key's odds against the query's own, by what is not their distance.
+
+    In the first layer, whose inputs know nothing of other tokens: by a token put before the text,
+    and by another token in the place of each that is neither key nor query.
+    """
+    text, length = tokens[:1, :-1], tokens.shape[1] - 1
+    places = torch.arange(length)
+    changed = text.repeat(length, 1)
+    changed[places, places] = (changed[places, places] + 1) % vocabulary
+    odds, others = _first_odds(model, text), _first_odds(model, changed)
+    longer = _first_odds(model, torch.cat([tokens[:1, -1:], text], dim=1))[..., 1:, 1:]
+    elsewhere = places[:, None] != places
+    compared = (places[:, None] >= places) & elsewhere[:, :, None] & elsewhere[:, None, :]
+    return max(
+        _largest((others - odds).masked_fill(~compared, 0)),
+        _largest((longer - odds).tril()),
+    )
+
+
+def _first_odds(model: LanguageModel, tokens: Tensor) -> Tensor:
+    """Logarithms of attention in the first layer over that to the query itself: [H, B, T, T]."""
+    found: list[Tensor] = []
+
+    def observe(layer: int, _: Tensor, attention: Tensor | None) -> None:
+        if layer == 0 and attention is not None:
+            found.append(attention.detach())
+
+    model(tokens, model.initial_state(len(tokens), AttentionSpan(mem_len=0)), observe)
+    logs = found[0].clamp(min=torch.finfo(found[0].dtype).tiny).log()
+    return logs - logs.diagonal(dim1=-2, dim2=-1)[..., None]
+
+
 def cut_dependence(
     model: LanguageModel,
     tokens: Tensor,
