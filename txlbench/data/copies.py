@@ -2,12 +2,12 @@
 
 A text has one of a few lengths and stands several times in a row. A new symbol is drawn uniformly
 from those that are not among the last new ones, so that symbols near each other differ and one that
-recurs is a copy. Nothing but a copy predicts a symbol better than chance. The test split is such
-symbols without any copy: `probe` makes its own of them.
+recurs is a copy. No text holds a symbol twice, so that one symbol tells where a copy goes on: what
+is measured is how far back a model finds it. Nothing but a copy predicts a symbol better than
+chance. The test split is such symbols without any copy: `probe` makes its own of them.
 """
 
 import hashlib
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ class CopyProcess:
         times: how often a text stands in a row.
     """
 
-    symbols: int = 52
+    symbols: int = 256
     lengths: tuple[int, ...] = (8, 16, 32, 64, 128)
     times: int = 4
 
@@ -62,7 +62,9 @@ class CopyProcess:
 
 
 PROCESS = CopyProcess()
-SHA256 = "5871c9a06e5d33d29dd92c2aa0e24770e0473fe3f27f1ba15a3511a77124d088"
+FIRST = 0x100
+"""Code point of the first symbol: Unicode's extensions of the Latin alphabet, all of them letters."""
+SHA256 = "987e0610b8b39791f69da0cd90adb47f3bc4373ff39474f7dc54fe6a8e8a3192"
 """SHA-256 of the texts of train, valid and test, one after the other."""
 
 
@@ -85,7 +87,7 @@ class Copies(CatalogueSource):
         for split, seed in SEEDS.items():
             draw = PROCESS.fresh if split == "test" else PROCESS.repeated
             symbols = draw(CORPORA[self.name].tokens[split] or 0, 10 * seed)
-            text = "".join(string.ascii_letters[symbol] for symbol in symbols.tolist()).encode()
+            text = "".join(chr(FIRST + symbol) for symbol in symbols.tolist()).encode()
             digest.update(text)
             path = scratch / f"{split}.txt"
             path.write_bytes(text)
