@@ -28,8 +28,9 @@ def test_each_length_has_as_many_symbols_and_every_text_stands_four_times():
         size = next(n for n in PROCESS.lengths if is_repeated(rest[: 4 * n]))
         counts[size] += 4 * size
         place += 4 * size
-    shares = np.array([*counts.values()]) / sum(counts.values())
-    assert shares == pytest.approx(0.2, abs=0.03)
+    parts = np.array_split([*counts.values()], 5)
+    expected = [len(part) / len(counts) for part in parts]
+    assert [sum(part) / sum(counts.values()) for part in parts] == pytest.approx(expected, abs=0.03)
 
 
 def is_repeated(symbols):
@@ -49,7 +50,7 @@ def test_the_test_split_has_no_copies():
     for split, is_copied in (("valid", True), ("test", False)):
         ids = corpus.ids(split)[:20_000]
         found = max(float(np.mean(ids[n:] == ids[:-n])) for n in PROCESS.lengths)
-        assert (found > 0.1) == is_copied
+        assert (found > 0.01) if is_copied else found == 0
 
 
 def test_a_file_in_its_place_is_refused(tmp_path):

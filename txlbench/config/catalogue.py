@@ -258,7 +258,7 @@ CORPORA: dict[str, CorpusEntry] = {
         "txlbench.data.planted:Planted", "char", "computed", 44, 4_000_000, 200_000, 200_000,
         "its RECL is known exactly, no download", period=4),
     "copies": CorpusEntry(
-        "txlbench.data.copies:Copies", "char", "computed", 256, 4_000_000, 100_000, 100_000,
+        "txlbench.data.copies:Copies", "char", "computed", 64, 4_000_000, 100_000, 100_000,
         "random texts, each four times in a row, no download"),
 }
 # fmt: on

@@ -1,10 +1,10 @@
 """`copies`: a synthetic corpus of random texts that repeat, for recall and nothing else.
 
-A text has one of a few lengths and stands several times in a row. A new symbol is drawn uniformly
-from those that are not among the last new ones, so that symbols near each other differ and one that
-recurs is a copy. No text holds a symbol twice, so that one symbol tells where a copy goes on: what
-is measured is how far back a model finds it. Nothing but a copy predicts a symbol better than
-chance. The test split is such symbols without any copy: `probe` makes its own of them.
+A text has any of many lengths, so that no fixed distance leads back to its last copy, and stands
+several times in a row. A new symbol is drawn uniformly from those that are not among the last new
+ones: no text holds a symbol twice, one that recurs is a copy, and it alone tells where the copy
+goes on. What is measured is how far back a model finds it. Nothing but a copy predicts a symbol
+better than chance. The test split is such symbols without any copy: `probe` makes its own of them.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ class CopyProcess:
         times: how often a text stands in a row.
     """
 
-    symbols: int = 256
-    lengths: tuple[int, ...] = (8, 16, 32, 64, 128)
+    symbols: int = 64
+    lengths: tuple[int, ...] = tuple(range(4, 33))
     times: int = 4
 
     def repeated(self, length: int, seed: int) -> NDArray[np.int64]:
@@ -63,8 +63,8 @@ class CopyProcess:
 
 PROCESS = CopyProcess()
 FIRST = 0x100
-"""Code point of the first symbol: Unicode's extensions of the Latin alphabet, all of them letters."""
-SHA256 = "987e0610b8b39791f69da0cd90adb47f3bc4373ff39474f7dc54fe6a8e8a3192"
+"""Code point of the first symbol, a letter of Unicode's Latin Extended-A."""
+SHA256 = "ff67dad0d584bc6a511aeb052c36653360fa586d634a7530933435fbf9cbb702"
 """SHA-256 of the texts of train, valid and test, one after the other."""
 
 
