@@ -32,7 +32,7 @@ def test_all_of_results_without_arguments(laboratory: Laboratory) -> None:
     status, printed, _ = figures()
     assert status == 0
     paths = [Path(line) for line in printed.split("\n") if line]
-    assert len(paths) == 3 + 8 + 3
+    assert len(paths) == 1 + 3 + 8 + 1 + 3
     assert all(path.stat().st_size > 0 for path in paths)
 
 
@@ -80,7 +80,7 @@ def test_a_broken_run_is_named_and_shown_as_such(laboratory: Laboratory, name: s
     assert complaint.startswith("results/small: a run left out: ")
     assert complaint.count("\n") == 1
     assert name in complaint
-    assert len(printed.splitlines()) == 3 + 8
+    assert len(printed.splitlines()) == 1 + 3 + 8
     table = directory.table("csv").read_text()
     assert "damaged" in table
     assert table.count("finished") == 2
@@ -95,7 +95,7 @@ def test_results_of_recl_too(laboratory: Laboratory) -> None:
     assert "results/recl-1/figures/recl_loss.png" in printed
     page = Path("results/recl-1/recl.md").read_text()
     assert "command: txlbench recl --models XL.npz; then txlbench figures" in page
-    assert figures("results/recl-1")[1].startswith("results/recl-1/recl.csv")
+    assert figures("results/recl-1")[1].startswith("results/recl-1/recl.html")
 
 
 def test_a_broken_finding_is_named(laboratory: Laboratory) -> None:

@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
 def typed(monkeypatch, capfd):
     """Calls the entry point in this process: (exit status, output, errors)."""
 
-    monkeypatch.setattr(publish, "deliver_aside", lambda _: "")
+    monkeypatch.setattr(publish, "deliver_aside", lambda *_: "")
 
     def type_(*arguments):
         monkeypatch.setattr(sys, "argv", ["txlbench", "recl", *arguments])

@@ -29,7 +29,8 @@ def test_a_line_for_each_layer_head_and_term():
 
 
 def test_words_say_which_heads_and_what_terms_do():
-    first, second, sharp, *terms = attention_report.sentences(RECORD)
+    first, second, sharp = attention_report.sentences(RECORD)
+    terms = list(attention_report.term_sentences(RECORD))
     assert first.startswith("Head 1.2 looks farthest back, 3.0 [1.5, 3.5] tokens on average")
     assert "largest in layer 1 (2.5 tokens)" in second
     assert "that of 3.0 keys" in sharp

@@ -3,18 +3,20 @@
 import csv
 import io
 import re
-from html.parser import HTMLParser
+from dataclasses import replace
 
 import pytest
 
 from tests.reporting.context_records import measured, save, write_record
+from tests.reporting.pages.parsed import Parsed
 from txlbench.commands.context import ContextRequest, measure_context
 from txlbench.records.context_schema import Interval, Missing
 from txlbench.reporting.context import context_lines, context_table, in_unit, with_interval
-from txlbench.reporting.context_page import context_page
+from txlbench.reporting.context_page import coloured_texts, context_answers
 from txlbench.reporting.context_tables import measure_tables
 from txlbench.reporting.context_words import summary, verdicts
-from txlbench.reporting.findings import report_finding
+from txlbench.reporting.findings import present, report_finding
+from txlbench.reporting.pages.page import render
 
 
 @pytest.fixture(scope="module")
@@ -25,27 +27,6 @@ def record(tmp_path_factory):
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory):
     return measured(tmp_path_factory.mktemp("groups"), groups=(("XL", "LSTM"), ("XL",)))
-
-
-class Page(HTMLParser):
-    """Text, tags and attributes of a page; what is open at its end is not closed."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.text, self.sources, self.tags, self.open = "", [], [], []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.sources += [value for name, value in attrs if name in ("src", "href")]
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
 
 
 def test_the_main_table_has_a_line_a_model(record):
@@ -146,20 +127,17 @@ def test_no_cell_of_the_first_screen_is_left_without_a_word(tmp_path):
     assert verdict.unresolved == ("Nothing of what was measured for it alone.",)
 
 
-def test_the_page_needs_nothing_else_and_begins_with_words(record):
-    page = Page(context_page(record, [("A figure", b"png")], measure_tables(record)))
-    assert not page.open
-    assert page.sources == ["data:image/png;base64,cG5n"]
-    assert "script" not in page.tags
-    words = page.text.index("How much context do these models use?")
-    assert words < page.text.index("What is not resolved") < page.text.index("Loss by context")
-    assert not re.search(r"https?://|\$[a-z]", page.text)
+def test_the_page_begins_with_words(record, tmp_path):
+    shown = replace(present(record, tmp_path, None), figures={})
+    text = Parsed(render(shown.page())).text
+    words = text.index("How much context do these models use?")
+    assert words < text.index("Not resolved") < text.index("Loss by context")
+    assert [answer.about for answer in context_answers(record)] == ["XL", "LSTM", ""]
 
 
-def test_every_text_of_the_page_is_escaped(record):
+def test_every_text_of_the_page_is_escaped(record, tmp_path):
     """Names, tokens and reasons come from files of strangers."""
     evil = "<script>alert('1')</script>\"&"
-    (group,) = record.groups
     text = record.model_dump_json(by_alias=True)
     named = type(record).model_validate_json(text.replace('"XL"', '"<script>XL"'))
     (group,) = named.groups
@@ -167,9 +145,19 @@ def test_every_text_of_the_page_is_escaped(record):
     missing = (*group.missing, Missing(measure=evil, reason=evil))
     group = group.model_copy(update={"view": view, "missing": missing})
     named = named.model_copy(update={"groups": (group,), "command": evil})
-    page = context_page(named, [(evil, b"")], measure_tables(named))
-    assert "<script" not in page
-    assert evil in Page(page).text
+    page = render(replace(present(named, tmp_path, None), figures={}).page())
+    assert page.count("<script") == 1, "its own"
+    assert evil in Parsed(page).text
+
+
+def test_colours_of_tokens_say_how_context_changed_their_loss(record):
+    section, _ = coloured_texts(record)
+    (group,) = record.groups
+    totals = [sum(credits) for credits in group.view.credit["XL"]]
+    assert [span.colour for span in section.text] == [
+        "0, 114, 178" if total > 0 else "213, 94, 0" for total in totals
+    ]
+    assert max(span.depth for span in section.text) <= 0.45
 
 
 def test_files_that_are_written(tmp_path):
@@ -180,7 +168,7 @@ def test_files_that_are_written(tmp_path):
     figures = ("loss", "classes", "tokens", "text", "harm", "information")
     assert {f"figures/context_{name}.png" for name in figures} <= names
     assert {"figures/recl_gain.png", "figures/recl_loss.png"} <= names
-    assert (folder / "context.html").read_text().count("data:image/png;base64,") == 8
+    assert (folder / "context.html").read_text().count("<figure>") == 8
     lines = list(csv.DictReader(io.StringIO((folder / "context.csv").read_text())))
     assert {line["model"] for line in lines} == {"XL", "LSTM", ""}
     assert "RECL" in written.text

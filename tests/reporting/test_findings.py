@@ -35,9 +35,8 @@ def folder(tmp_path):
 @pytest.mark.parametrize("name", FINDINGS)
 def test_each_has_tables_and_figures(folder, name):
     written = report_finding(folder / name, "typed")
-    page = {".html"} if name in ("context.json", "probe.json", "attention.json") else set()
-    assert {path.suffix for path in written.paths} == page | {
-        *(".csv", ".md", ".tex", ".png", ".svg")
+    assert {path.suffix for path in written.paths} == {
+        *(".html", ".csv", ".md", ".tex", ".png", ".svg")
     }
     assert written.text
 

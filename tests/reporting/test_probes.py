@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from txlbench.records.context_schema import Missing
 from txlbench.reporting import probes
 from txlbench.reporting.figures import probe_curves
 from txlbench.reporting.figures.style import Palette, style
-from txlbench.reporting.findings import report_finding
+from txlbench.reporting.findings import present, report_finding
+from txlbench.reporting.pages.page import render
 from txlbench.tracking.values import title_of_finding, values_of_finding
 
 RECORD = record()
@@ -61,8 +63,8 @@ def test_files_that_are_written(tmp_path):
     assert {"probe.html", "probe.csv", "probe.md", "probe.tex"} <= names
     assert {f"figures/probe_{name}.png" for name in ("recall", "far", "cache")} <= names
     page = (folder / "probe.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
-    assert page.index("XL recalls texts of up to 16") < page.index("<img")
+    assert page.count("<figure>") == 3
+    assert page.index("Texts of up to 16") < page.index("<figure>")
     lines = list(csv.DictReader(io.StringIO((folder / "probe.csv").read_text())))
     values = {(line["model"], line["measure"], line["at"]): line["value"] for line in lines}
     assert float(values["XL", "fine_length", ""]) == 16
@@ -71,11 +73,12 @@ def test_files_that_are_written(tmp_path):
     )
 
 
-def test_every_text_of_the_page_is_escaped():
+def test_every_text_of_the_page_is_escaped(tmp_path):
     evil = Missing(measure="<script>x", reason="<script>y")
     result = XL.model_copy(update={"model": "<script>XL", "missing": (evil,)})
-    page = probes.probe_page(record(results=(result,), command="<script>z"), [("<script>", b"")])
-    assert "<script" not in page
+    shown = present(record(results=(result,), command="<script>z"), tmp_path, None)
+    page = render(replace(shown, figures={}).page())
+    assert page.count("<script") == 1, "its own"
     assert page.count("&lt;script&gt;") > 4
 
 
@@ -116,5 +119,5 @@ def test_what_was_not_probed_is_not_drawn():
     shown = record(results=(bare,))
     for function in (probe_curves.draw_recall, probe_curves.draw_far, probe_curves.draw_cache):
         assert drawn(function, shown) is None
-    assert probes.probe_page(shown, [])
+    assert probes.probe_answers(shown)[0].remarks == ()
     assert next(iter(probes.explanations(shown))).startswith("In brackets")

@@ -14,7 +14,7 @@ from txlbench.runs.executors import choose
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TXLBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(publish, "deliver_aside", lambda _: "")
+    monkeypatch.setattr(publish, "deliver_aside", lambda *_: "")
     write_text(tmp_path / "mine.txt")
     return tmp_path
 

@@ -111,7 +111,7 @@ def test_what_a_run_leaves_in_mlflow(stocked: Laboratory) -> None:
     files = {file.path for file in client.list_artifacts(run.info.run_id)}
     assert files == {"config.yaml", "facts.json", "summary.json"}
     files = {file.path for file in client.list_artifacts(parent.info.run_id)}
-    assert files == {"spec.yaml", "table.csv", "table.md", "table.tex", "figures"}
+    assert files == {*("spec.yaml", "report.html", "table.csv", "table.md", "table.tex", "figures")}
     assert len(client.list_artifacts(parent.info.run_id, "figures")) == 8
     kept = client.download_artifacts(parent.info.run_id, "figures/loss_by_row.png")
     assert Path(kept).read_bytes() == (directory.figures / "loss_by_row.png").read_bytes()

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "data": ("txlbench.cli.data:data", "List, prepare, show and export corpora."),
     "models": ("txlbench.cli.pretrained:models", "List, prepare and show models."),
     "figures": ("txlbench.cli.results:figures", "Rebuild tables and figures from stored results."),
+    "report": ("txlbench.cli.results:report", "Make a page of each result, and an index of all."),
     "status": ("txlbench.cli.results:status", "Show every run with its state, loss and progress."),
     "prune": ("txlbench.cli.results:prune", "List what no result needs, and delete it."),
     "eval": ("txlbench.cli.models:evaluate", "Measure the loss of any model on any text."),
@@ -48,7 +49,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Train": ("ablate", "schema", "check", "data"),
-    "Look at results": ("status", "figures", "sync", "merge", "prune"),
+    "Look at results": ("status", "report", "figures", "sync", "merge", "prune"),
     "Measure a model": ("eval", "recl", "truth", "attention", "generate"),
     "Time": ("speed", "bench"),
     "Bring and take models": ("models", "import", "export"),

@@ -1,4 +1,4 @@
-"""Verbs of stored results: `status`, `prune`, `figures`, `sync` and `merge`; none trains."""
+"""Verbs of stored results: `status`, `prune`, `figures`, `report`, `sync`, `merge`; none trains."""
 
 import shlex
 from collections.abc import Callable
@@ -160,7 +160,7 @@ def _rebuild_experiment(
     from txlbench.reporting.report import report
 
     written = report(directory, command, look, choice)
-    return (*written.tables, *written.figures), tuple(written.damage)
+    return (written.page, *written.tables, *written.figures), tuple(written.damage)
 
 
 def _rebuild_finding(path: Path, command: str, look: "Look") -> Made:
@@ -181,6 +181,41 @@ def _rebuild(path: Path, write: Callable[[], Made]) -> bool:
     for each in made:
         click.echo(each)
     return not damage
+
+
+@verb("report", "txlbench report", "txlbench report results/quick")
+@click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
+def report(directories: tuple[Path, ...]) -> int:
+    """Make a page of each result, and an index of all.
+
+    DIRECTORIES are experiments, results of `recl`, `speed` and other verbs, or folders of them;
+    the default is results/. A page is one HTML file that needs no other and no network: the answer
+    in words first, then tables, figures and where each number comes from. The verbs that measure
+    make theirs as they end.
+    """
+    from txlbench.reporting.pages.result_index import index_folders, write_index
+
+    command = " ".join(["txlbench report", *map(str, directories)])
+    experiments, findings = results_at(directories)
+    whole = [_rebuild(each, partial(_page_of_finding, each, command)) for each in findings]
+    whole += [
+        _rebuild(each.path, partial(_page_of_experiment, each, command)) for each in experiments
+    ]
+    for folder in index_folders(directories):
+        click.echo(write_index(folder))
+    return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
+
+
+def _page_of_experiment(directory: ExperimentDirectory, command: str) -> Made:
+    from txlbench.reporting.report import write_page
+
+    return (directory.page,), write_page(directory, command)
+
+
+def _page_of_finding(path: Path, command: str) -> Made:
+    from txlbench.reporting.findings import write_finding_page
+
+    return (write_finding_page(path, command),), ()
 
 
 @verb("sync", "txlbench sync", "txlbench sync results/quick --rebuild")

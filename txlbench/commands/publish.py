@@ -1,4 +1,4 @@
-"""Writes a finding as JSON, tables and figures, and delivers it to MLflow.
+"""Writes a finding as JSON, tables, figures and pages, and delivers it to MLflow.
 
 Delivery has a process of its own, since loading MLflow takes seconds.
 """
@@ -14,20 +14,23 @@ from txlbench.errors import UserError
 from txlbench.files import write_json
 from txlbench.records.finding_schema import Finding
 from txlbench.reporting.findings import FindingReport, report_finding
+from txlbench.reporting.report import refresh_pages
 from txlbench.tracking.backlog import what_is_left
 from txlbench.tracking.store import store_of
 
 PATIENCE_SECONDS = 60.0
 
 
-def deliver_aside(path: Path) -> str:
+def deliver_aside(path: Path, *experiments: Path) -> str:
     """Has the finding at `path` delivered; returns what stood in the way, if anything.
+
+    Experiments, by their directories, are delivered after it.
 
     A store beside the results is left to the process, which needs some seconds more and nobody's
     patience; `sync` tells if it failed. A server is waited for.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "txlbench.tracking.deliver", str(path)],
+        [sys.executable, "-m", "txlbench.tracking.deliver", *map(str, (path, *experiments))],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -65,7 +68,9 @@ class PublishedFinding:
 def publish(
     path: Path, measure: Callable[[], Finding], against: Path | None = None
 ) -> PublishedFinding:
-    """Writes what `measure` gives to `path`, and its tables and figures beside it.
+    """Writes what `measure` gives to `path`, and its page, tables and figures beside it.
+
+    The pages of experiments whose models were measured, and the index of results, are made anew.
 
     Args:
         against: see `report_finding`.
@@ -79,10 +84,11 @@ def publish(
     try:
         write_json(path, record.content)
         written = report_finding(path, record.command, against=against)
+        experiments = refresh_pages(path, record.command)
     except OSError as error:
         problem = f"{path.parent}: {error.strerror or error}"
         raise UserError(problem, "choose another place with --out") from error
-    return PublishedFinding(path, record, written, deliver_aside(path))
+    return PublishedFinding(path, record, written, deliver_aside(path, *experiments))
 
 
 def _refuse_files_above(path: Path) -> None:

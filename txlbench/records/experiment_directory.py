@@ -56,6 +56,11 @@ class ExperimentDirectory:
     def figures(self) -> Path:
         return self.path / "figures"
 
+    @property
+    def page(self) -> Path:
+        """Everything that is shown of it, in one file for a browser."""
+        return self.path / "report.html"
+
     def table(self, suffix: str) -> Path:
         """The result table in one format: csv, md or tex."""
         return self.path / f"table.{suffix}"

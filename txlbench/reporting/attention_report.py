@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from txlbench.records.attention_schema import AttentionRecord, HeadAttention, TermAttention
 from txlbench.reporting.context import with_interval
-from txlbench.reporting.context_page import finding_page
+from txlbench.reporting.pages.page import Answer, Remark
 from txlbench.reporting.table import EMPTY, Column, Table
 
 TERMS: Mapping[str, str] = {
@@ -149,6 +149,10 @@ def sentences(record: AttentionRecord) -> Iterator[str]:
         f"Head {sharp.name} is the most selective: its entropy is that of "
         f"{math.exp(sharp.entropy.value):.1f} keys attended to alike."
     )
+
+
+def term_sentences(record: AttentionRecord) -> Iterator[str]:
+    """The scale of each term of the scores, and whether distance alone decides it."""
     for letter in record.letters:
         found = [each for each in record.terms if each.term == letter]
         scale, spread = _rms(found, "scale"), _rms(found, "spread")
@@ -158,6 +162,12 @@ def sentences(record: AttentionRecord) -> Iterator[str]:
             else f"at one distance it varies by {spread:.2f}"
         )
         yield f"Term ({letter}), {TERMS[letter]}, has a scale of {scale:.2f}; {decided}."
+
+
+def attention_answers(record: AttentionRecord) -> tuple[Answer, ...]:
+    """What is said first on the page."""
+    found = {"Where": tuple(sentences(record)), "Terms of scores": tuple(term_sentences(record))}
+    return (Answer(tuple(Remark(name, lines) for name, lines in found.items() if lines)),)
 
 
 def attention_lines(record: AttentionRecord) -> Iterator[Mapping[str, object]]:
@@ -189,19 +199,6 @@ def _line(
         "commit": record.commit,
         "command": record.command,
     }
-
-
-def attention_page(record: AttentionRecord, figures: Sequence[tuple[str, bytes]]) -> str:
-    """The page attention.html: words first, then figures and tables."""
-    return finding_page(
-        title=f"Attention of {record.title}",
-        heading=f"Where do the heads of {record.title} attend?",
-        lead=next(iter(explanations(record))),
-        notes=list(sentences(record)),
-        figures=figures,
-        tables=attention_tables(record),
-        source=_full_source(record),
-    )
 
 
 def _terms_of(record: AttentionRecord, layer: int, letter: str) -> list[TermAttention]:

@@ -1,9 +1,10 @@
-"""Everything that is shown of a finding: CSV, Markdown, LaTeX and figures beside its JSON file."""
+"""Everything that is shown of a finding: a page, CSV, Markdown, LaTeX and figures beside its JSON
+file."""
 
 import contextlib
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -44,10 +45,12 @@ from txlbench.reporting.figures.style import (
     Drawing,
     Look,
     Palette,
-    as_png,
     style,
     write_figure,
 )
+from txlbench.reporting.pages import finding_words
+from txlbench.reporting.pages.page import Answer, Page, PagePart, render, tables_of
+from txlbench.reporting.pages.pictures import picture
 from txlbench.reporting.table import Table, latex, markdown, plain_text
 
 
@@ -64,22 +67,30 @@ class Presentation:
     """What is shown of one finding; also the source that its figures name.
 
     Attributes:
+        title: of the page's window.
+        heading: the question that is answered.
+        lead: what was measured, in a line.
+        answers: in words, before everything else.
         short: where it comes from, in a line for the foot of a figure.
-        tables: of the Markdown page, the main one first; empty ones are left out.
+        tables: the main one first; empty ones are left out.
         lines: of the CSV file, numbers in full.
-        figures: what draws each, by file name.
+        figures: what draws each, by file name; the page's first one stands beside the answers.
         footer: below the main table on a terminal, if less is said there.
         picture: Markdown below the main table.
-        html: makes a page of HTML from title and PNG of each figure.
+        parts: further parts of the page, before its tables.
     """
 
+    title: str
+    heading: str
+    lead: str
+    answers: tuple[Answer, ...]
     short: str
     tables: tuple[Table, ...]
     lines: Iterable[Mapping[str, object]]
     figures: Mapping[str, Callable[[], Drawing | None]]
     footer: tuple[str, ...] | None = None
     picture: str = ""
-    html: Callable[[Sequence[tuple[str, bytes]]], str] | None = None
+    parts: tuple[PagePart, ...] = ()
 
     @property
     def full(self) -> str:
@@ -87,8 +98,8 @@ class Presentation:
         return self.tables[0].source
 
     @property
-    def page(self) -> str:
-        """All tables as Markdown."""
+    def markdown(self) -> str:
+        """All tables."""
         main, *others = [
             f"# {table.title}\n\n{markdown(table)}" for table in self.tables if table.rows
         ]
@@ -101,6 +112,27 @@ class Presentation:
         if self.footer is not None:
             table = replace(table, footer=self.footer, source=self.short)
         return plain_text(table)
+
+    def page(self) -> Page:
+        """Draws the figures anew, as a page needs them."""
+        drawn = (picture(name, draw, self) for name, draw in self.figures.items())
+        pictures = tuple(each for each in drawn if each is not None)
+        return Page(
+            title=self.title,
+            heading=self.heading,
+            lead=self.lead,
+            answers=self.answers,
+            parts=(
+                PagePart("Figures", pictures=pictures[1:]),
+                *self.parts,
+                *(
+                    PagePart(table.title, table.footer, tables=(replace(table, footer=()),))
+                    for table in tables_of(*self.tables)
+                ),
+            ),
+            source=self.full,
+            picture=pictures[0] if pictures else None,
+        )
 
 
 def report_finding(
@@ -115,37 +147,51 @@ def report_finding(
     Raises:
         UserError: if a file cannot be read or does not fit.
     """
-    record = read_finding(path, FINDINGS[path.name])
-    commands = dict.fromkeys(each for each in (record.command, command) if each)
-    record = record.model_copy(update={"command": "; then ".join(commands)})
+    record = _commanded(read_finding(path, FINDINGS[path.name]), command)
     other = None if against is None else read_finding(against, BenchRecord)
+    with named_damage(path):
+        shown = present(record, path.parent, other)
+        return _write(path.with_suffix(""), shown, look or Look())
+
+
+@contextlib.contextmanager
+def named_damage(path: Path) -> Iterator[None]:
+    """Raises what comes of values that fit singly, but not together, as a UserError."""
     try:
-        return _write(path.with_suffix(""), _present(record, path.parent, other), look or Look())
+        yield
     except (UserError, OSError):
         raise
-    except Exception as error:  # of many kinds, from values that fit singly but not together
+    except Exception as error:
         kind = type(error).__name__
         raise UserError(f"{path}: damaged ({kind})", "restore it, or run the verb again") from error
 
 
+def write_finding_page(path: Path, command: str) -> Path:
+    """Writes the page of the finding `path` only; see `report_finding`."""
+    record = _commanded(read_finding(path, FINDINGS[path.name]), command)
+    with named_damage(path):
+        page = present(record, path.parent, None).page()
+        write_text(path.with_suffix(".html"), render(page))
+    return path.with_suffix(".html")
+
+
+def _commanded(record: Finding, command: str) -> Finding:
+    """The record, in which `command` stands after what measured it."""
+    commands = dict.fromkeys(each for each in (record.command, command) if each)
+    return record.model_copy(update={"command": "; then ".join(commands)})
+
+
 def _write(stem: Path, shown: Presentation, look: Look) -> FindingReport:
-    texts = {"csv": _csv(shown.lines), "md": shown.page, "tex": latex(shown.tables[0])}
+    texts = {"csv": _csv(shown.lines), "md": shown.markdown, "tex": latex(shown.tables[0])}
     paths = []
     for suffix, text in texts.items():
         paths.append(stem.with_suffix(f".{suffix}"))
         write_text(paths[-1], text)
-    images = []
     with style(look.width):
         for name, draw in shown.figures.items():
-            drawing = draw()
-            files = write_figure(drawing, stem.parent / "figures" / name, shown, look)
-            if drawing is not None and shown.html is not None:
-                written = next((file.read_bytes() for file in files if file.suffix == ".png"), None)
-                images.append((drawing.title, written or as_png(drawing)))
-            paths += files
-    if shown.html is not None:
-        paths.insert(0, stem.with_suffix(".html"))
-        write_text(paths[0], shown.html(images))
+            paths += write_figure(draw(), stem.parent / "figures" / name, shown, look)
+    paths.insert(0, stem.with_suffix(".html"))
+    write_text(paths[0], render(shown.page()))
     return FindingReport(tuple(paths), shown.text)
 
 
@@ -175,7 +221,8 @@ def model_palette(models: Iterable[str], directory: Path) -> Palette:
     return Palette((*known, *(model for model in wanted if model not in known)))
 
 
-def _present(record: Finding, directory: Path, against: BenchRecord | None) -> Presentation:
+def present(record: Finding, directory: Path, against: BenchRecord | None) -> Presentation:
+    """What is shown of a finding in `directory`; of a bench beside the speeds of another."""
     match record:
         case ReclRecord():
             return _recl(record, directory)
@@ -198,6 +245,10 @@ def _recl(record: ReclRecord, directory: Path) -> Presentation:
     palette = model_palette(record.models, directory)
     figures = {"recl_gain": recl_curves.draw_gains, "recl_loss": recl_curves.draw_losses}
     return Presentation(
+        title=f"RECL of {', '.join(record.models)}",
+        heading="How far back do these models use context?",
+        lead=finding_words.recl_lead(record),
+        answers=finding_words.recl_answers(record),
         short=recl.short_source(record),
         tables=(
             recl.recl_table(record),
@@ -234,17 +285,25 @@ def _context(record: ContextRecord, directory: Path) -> Presentation:
         of_recl = _recl(record.recl, directory)
         tables, figures = (*tables, *of_recl.tables), figures | dict(of_recl.figures)
     return Presentation(
+        title=f"Context of {', '.join(record.models)}",
+        heading="How much context do these models use?",
+        lead=context_page.context_lead(record),
+        answers=context_page.context_answers(record),
         short=recl.short_source(record),
         tables=tables,
         lines=context.context_lines(record),
         figures=figures,
-        html=lambda images: context_page.context_page(record, images, tables),
+        parts=tuple(context_page.coloured_texts(record)),
     )
 
 
 def _probe(record: ProbeRecord, directory: Path) -> Presentation:
     palette = model_palette(record.models, directory)
     return Presentation(
+        title=f"Probes of {', '.join(record.models)}",
+        heading="What do these models do with far context?",
+        lead="Each model was read once more over changed inputs. In brackets: 95 % intervals.",
+        answers=probes.probe_answers(record),
         short=probes.short_source(record),
         tables=probes.probe_tables(record),
         lines=probes.probe_lines(record),
@@ -253,7 +312,6 @@ def _probe(record: ProbeRecord, directory: Path) -> Presentation:
             "probe_far": partial(probe_curves.draw_far, record, palette),
             "probe_cache": partial(probe_curves.draw_cache, record, palette),
         },
-        html=lambda images: probes.probe_page(record, images),
     )
 
 
@@ -266,17 +324,25 @@ def _attention(record: AttentionRecord) -> Presentation:
         "attention_text": attention_maps.draw_text,
     }
     return Presentation(
+        title=f"Attention of {record.title}",
+        heading=f"Where do the heads of {record.title} attend?",
+        lead=next(iter(attention_report.explanations(record))),
+        answers=attention_report.attention_answers(record),
         short=attention_report.short_source(record),
         tables=attention_report.attention_tables(record),
         lines=attention_report.attention_lines(record),
         figures={name: partial(draw, record) for name, draw in drawn.items()},
-        html=lambda images: attention_report.attention_page(record, images),
     )
 
 
 def _truth(record: TruthRecord, directory: Path) -> Presentation:
     palette = model_palette(map(finding_figures.truth_name, record.rows), directory)
     return Presentation(
+        title=f"{directory.name}: measured against known",
+        heading="Does RECL find the context that is known to be of use?",
+        lead=f"{len(record.rows)} rows on the made corpus planted, whose least possible losses are "
+        "known at every context.",
+        answers=finding_words.truth_answers(record),
         short=truth.short_source(record),
         tables=(truth.truth_table(record), truth.context_table(record)),
         lines=truth.truth_lines(record),
@@ -288,6 +354,11 @@ def _truth(record: TruthRecord, directory: Path) -> Presentation:
 def _speed(record: SpeedRecord, directory: Path) -> Presentation:
     palette = model_palette((line.model for line in record.results), directory)
     return Presentation(
+        title=f"Speed of {', '.join(record.models)}",
+        heading="How much faster is reading with cached state than a sliding window?",
+        lead=f"{speed.machine_of(record)}, {record.precision}, batch {record.batch_size}; "
+        f"medians of {record.rounds} timings, quartiles in brackets.",
+        answers=finding_words.speed_answers(record),
         short=speed.short_source(record),
         tables=(speed.speed_table(record),),
         lines=speed.speed_lines(record),
@@ -297,6 +368,11 @@ def _speed(record: SpeedRecord, directory: Path) -> Presentation:
 
 def _bench(record: BenchRecord, against: BenchRecord | None) -> Presentation:
     return Presentation(
+        title="Speed of this machine",
+        heading="How fast is this machine?",
+        lead=f"{speed.machine_of(record)}; medians of {record.rounds} repetitions, "
+        "the lowest and the highest in brackets.",
+        answers=finding_words.bench_answers(record),
         short=speed.short_source(record),
         tables=(speed.bench_table(record, against),),
         lines=speed.bench_lines(record),

@@ -1,11 +1,11 @@
 """Probes as words, tables and lines of the CSV file."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from txlbench.records.context_schema import Interval
-from txlbench.records.probe_schema import ProbeRecord, ProbeResult
+from txlbench.records.probe_schema import Eviction, FarContext, ProbeRecord, ProbeResult
 from txlbench.reporting.context import NOT_AVAILABLE, missing_line, with_interval
-from txlbench.reporting.context_page import finding_page
+from txlbench.reporting.pages.page import Answer, Remark
 from txlbench.reporting.table import EMPTY, Column, Table
 
 
@@ -196,44 +196,51 @@ def measured_values(result: ProbeResult) -> Iterator[tuple[str, str, Interval]]:
             yield "sinks_saved_nats", str(each.keys), each.saved
 
 
-def probe_page(record: ProbeRecord, figures: Sequence[tuple[str, bytes]]) -> str:
-    """The page probe.html: words first, then figures and tables."""
-    names = ", ".join(record.models)
-    return finding_page(
-        title=f"Probes of {names}",
-        heading="What do these models do with far context?",
-        lead="Each model was read once more over changed inputs. In brackets: 95 % intervals.",
-        notes=[*_sentences(record), *missing_lines(record)],
-        figures=figures,
-        tables=probe_tables(record),
-        source=_full_source(record),
+def probe_answers(record: ProbeRecord) -> tuple[Answer, ...]:
+    """What each model recalls, loses with changed far context, and pays for a short cache."""
+    return tuple(Answer(tuple(_remarks(result)), result.model) for result in record.results)
+
+
+def _remarks(result: ProbeResult) -> Iterator[Remark]:
+    curve = result.forgetting
+    if curve is not None:
+        yield Remark(
+            "Recall",
+            (
+                "No text better than chance."
+                if not curve.coarse
+                else f"Texts of up to {_fine(result)} tokens nearly without fault, and better than "
+                f"chance up to {_coarse(result)}."
+                if curve.fine.value
+                else "No text without fault, and better than chance up to "
+                f"{_coarse(result)} tokens.",
+            ),
+        )
+    lost = tuple(_lost(far) for far in result.far)
+    if any(lost):
+        yield Remark("Changed far context", tuple(filter(None, lost)))
+    if result.evictions:
+        yield Remark("Cache of few keys", tuple(map(_evicted, result.evictions)))
+    if result.missing:
+        missing = tuple(f"{_capital(missing_line(each))}." for each in result.missing)
+        yield Remark("Not available", missing)
+
+
+def _lost(far: FarContext) -> str:
+    known = [change for change in far.changes if change.ablated is not None]
+    shares = ", ".join(f"{each.change} {with_interval(each.ablated, '.0%')}" for each in known)
+    if not shares:
+        return ""
+    return (
+        f"What lies beyond {far.near} tokens is worth {with_interval(far.worth)} nats; of them is "
+        f"lost, at most: {shares}."
     )
 
 
-def _sentences(record: ProbeRecord) -> Iterator[str]:
-    for result in record.results:
-        curve = result.forgetting
-        if curve is not None:
-            yield (
-                f"{result.model} recalls texts of up to {_fine(result)} tokens nearly without "
-                f"fault, and better than chance up to {_coarse(result)}."
-                if curve.fine.value
-                else f"{result.model} recalls no text without fault, and better than chance up to "
-                f"{_coarse(result)} tokens."
-            )
-        for far in result.far:
-            known = [change for change in far.changes if change.ablated is not None]
-            shares = ", ".join(f"{c.change} {with_interval(c.ablated, '.0%')}" for c in known)
-            if shares:
-                yield (
-                    f"Of the {with_interval(far.worth)} nats that {result.model} has from what "
-                    f"lies beyond {far.near} tokens, is lost at most: {shares}."
-                )
-        for each in result.evictions:
-            saved = (
-                "" if each.saved is None else f", of which sinks save {with_interval(each.saved)}"
-            )
-            yield (
-                f"A cache of {each.keys} keys costs {result.model} {with_interval(each.cost)} "
-                f"nats{saved}."
-            )
+def _evicted(each: Eviction) -> str:
+    saved = "" if each.saved is None else f", of which sinks save {with_interval(each.saved)}"
+    return f"{each.keys} keys cost {with_interval(each.cost)} nats{saved}."
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

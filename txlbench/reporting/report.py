@@ -1,7 +1,8 @@
-"""Everything an experiment shows: its table in three formats and its figures, written out."""
+"""Everything an experiment shows, written out: page, table in three formats, and figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from txlbench.files import write_text
@@ -18,6 +19,11 @@ from txlbench.reporting.figures.style import (
     style,
     write_figure,
 )
+from txlbench.reporting.pages.experiment_findings import experiments_of, parts_about
+from txlbench.reporting.pages.experiment_page import experiment_page
+from txlbench.reporting.pages.page import Picture, render
+from txlbench.reporting.pages.pictures import picture
+from txlbench.reporting.pages.result_index import refresh_index
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import TableChoice, build_table, table_frame
 from txlbench.reporting.rows import best_loss, build_rows
@@ -46,19 +52,31 @@ def draw_all(
 ) -> list[Path]:
     """Writes every figure that the records allow into `folder`."""
     look = look or Look()
-    palette = Palette(results.labels)
-    shown, reason = _readable(results)
     written = []
     with style(look.width):
-        missing = [cut(each, scaled(7)) for each in shown.left_out(unit_of(results))]
-        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-        left_out = f"Not shown: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
-        for name, draw in FIGURES.items():
-            note = reason if name == "learning_curves" else f"{left_out} {reason}"
-            written += write_figure(
-                draw(shown, palette), folder / name, provenance, look, note.strip()
-            )
+        for name, draw, note in _figures(results):
+            written += write_figure(draw(), folder / name, provenance, look, note)
     return written
+
+
+def _figures(results: Results) -> Iterator[tuple[str, Callable[[], Drawing | None], str]]:
+    """File name, what draws it, and what it leaves out, of every figure; call within `style`."""
+    palette = Palette(results.labels)
+    shown, reason = _readable(results)
+    missing = [cut(each, scaled(7)) for each in shown.left_out(unit_of(results))]
+    more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+    left_out = f"Not shown: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
+    for name, draw in FIGURES.items():
+        note = reason if name == "learning_curves" else f"{left_out} {reason}"
+        yield name, partial(draw, shown, palette), note.strip()
+
+
+def _pictures(results: Results, provenance: Provenance) -> list[Picture]:
+    """The figures for a page, that of the rows' losses first."""
+    with style():
+        figures = sorted(_figures(results), key=lambda figure: figure[0] != "loss_by_row")
+    drawn = (picture(name, draw, provenance, note) for name, draw, note in figures)
+    return [each for each in drawn if each is not None]
 
 
 def _readable(results: Results) -> tuple[Results, str]:
@@ -79,10 +97,12 @@ class ExperimentReport:
     """What `report` made.
 
     Attributes:
+        page: HTML for a browser.
         table: in the narrow form for a terminal.
         damage: what is wrong with each run that cannot be read, in one line.
     """
 
+    page: Path
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     table: Table
@@ -100,7 +120,7 @@ def report(
     look: Look | None = None,
     choice: TableChoice | None = None,
 ) -> ExperimentReport:
-    """Writes table.csv, .md, .tex and the figures from what the runs have left so far.
+    """Writes report.html, table.csv, .md, .tex and the figures from what the runs have left so far.
 
     Args:
         command: what the user typed, which tables and figures name.
@@ -115,9 +135,43 @@ def report(
     table = build_table(results, provenance, choice)
     tables = _write_tables(directory, results, provenance, table)
     figures = draw_all(results, provenance, directory.figures, look)
+    _write_page(directory, results, provenance)
     damage = dict.fromkeys(run.error for run in results.runs if run.is_damaged)
     shown = for_terminal(table, provenance.short)
-    return ExperimentReport(tuple(tables), tuple(figures), shown, tuple(damage))
+    return ExperimentReport(directory.page, tuple(tables), tuple(figures), shown, tuple(damage))
+
+
+def write_page(directory: ExperimentDirectory, command: str) -> tuple[str, ...]:
+    """Writes the page of an experiment only; what is damaged of its runs, in one line each."""
+    results = read_results(directory)
+    _write_page(directory, results, Provenance.of(results, command))
+    return tuple(dict.fromkeys(run.error for run in results.runs if run.is_damaged))
+
+
+def _write_page(directory: ExperimentDirectory, results: Results, provenance: Provenance) -> None:
+    """The page, and the index that lists it."""
+    page = experiment_page(
+        results,
+        provenance,
+        build_table(results, provenance),
+        _pictures(results, provenance),
+        parts_about(directory, tuple(results.experiment.runs())),
+    )
+    write_text(directory.page, render(page))
+    refresh_index(directory.path.parent)
+
+
+def refresh_pages(finding: Path, command: str) -> list[Path]:
+    """Makes the pages anew that show the finding: of experiments that have one, and the index.
+
+    Returns:
+        The directories of these experiments.
+    """
+    experiments = [each for each in experiments_of(finding) if each.page.exists()]
+    for experiment in experiments:
+        write_page(experiment, command)
+    refresh_index(finding.parent.parent)
+    return [each.path for each in experiments]
 
 
 def _write_tables(

@@ -184,10 +184,15 @@ def table_frame(rows: list[TableRow], provenance: Provenance) -> pd.DataFrame:
 
 def _varied(rows: Sequence[TableRow]) -> list[dict[str, object]]:
     """Of each row, by dotted key, the settings as resolved that are not the same in every row."""
-    settings = [_flat(row.first.config.model_dump(mode="json", exclude={"seed"})) for row in rows]
+    settings = [flat_settings(row) for row in rows]
     keys = dict.fromkeys(key for each in settings for key in each if key not in NAMED)
     varied = [key for key in keys if len({str(each.get(key)) for each in settings}) > 1]
     return [{key: each.get(key) for key in varied} for each in settings]
+
+
+def flat_settings(row: TableRow) -> dict[str, object]:
+    """Dotted key -> value of all settings of a row as resolved, but the seed."""
+    return _flat(row.first.config.model_dump(mode="json", exclude={"seed"}))
 
 
 def _flat(section: Mapping[str, object], before: str = "") -> dict[str, object]:

@@ -16,15 +16,15 @@ def short_source(record: SpeedRecord | BenchRecord) -> str:
     """One line for the foot of a figure."""
     commit = record.commit or "unknown"
     if isinstance(record, BenchRecord):
-        return f"bench  ·  commit {commit}  ·  {_machine(record)}"
+        return f"bench  ·  commit {commit}  ·  {machine_of(record)}"
     how = f"{record.precision}, batch {record.batch_size}"
-    return f"speed  ·  commit {commit[:9]}  ·  {_machine(record)}, {how}"
+    return f"speed  ·  commit {commit[:9]}  ·  {machine_of(record)}, {how}"
 
 
 def full_source(record: SpeedRecord | BenchRecord) -> str:
     """One line that names every model or the machine, the commit and the command."""
     if isinstance(record, BenchRecord):
-        return f"{_machine(record)}; {record.provenance}"
+        return f"{machine_of(record)}; {record.provenance}"
     models = "; ".join(
         f"{name}: {source.reference} ({source.parameters:,} parameters)"
         for name, source in record.models.items()
@@ -32,7 +32,8 @@ def full_source(record: SpeedRecord | BenchRecord) -> str:
     return f"Models {models}; {record.provenance}"
 
 
-def _machine(record: SpeedRecord | BenchRecord) -> str:
+def machine_of(record: SpeedRecord | BenchRecord) -> str:
+    """Processor or GPU, and threads."""
     if isinstance(record, SpeedRecord):
         return f"{record.machine} ({record.device}), {_threads(record.threads)}"
     machine = record.machine
@@ -105,7 +106,7 @@ def _explanations(record: SpeedRecord) -> Iterator[str]:
     yield (
         f"Time of one new token in evaluation, median of {record.rounds} timings by turns "
         f"after {record.warm_up} that are not counted, quartiles in brackets: "
-        f"{_machine(record)}, PyTorch {record.torch}, {record.precision}, "
+        f"{machine_of(record)}, PyTorch {record.torch}, {record.precision}, "
         f"batch {record.batch_size}."
     )
     yield (

@@ -146,6 +146,7 @@ def _processes(plan: list[PlannedRun]) -> int:
 
 def _places(directory: ExperimentDirectory) -> tuple[tuple[str, str], ...]:
     return (
+        ("page", str(directory.page)),
         ("table", str(directory.table("md"))),
         ("figures", str(directory.figures / "*.png")),
         ("runs", str(directory.runs_directory)),

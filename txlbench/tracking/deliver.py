@@ -1,7 +1,7 @@
 """Delivers experiments and findings to MLflow, once or beside a running experiment.
 
-`python -m txlbench.tracking.deliver PATH [--follow]` does so as a process, with the directory of an
-experiment or the JSON file of a finding.
+`python -m txlbench.tracking.deliver PATH... [--follow]` does so as a process, with directories of
+experiments or JSON files of findings.
 """
 
 import argparse
@@ -94,23 +94,24 @@ def _input_closes_within(seconds: float) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the process beside a verb."""
     parser = argparse.ArgumentParser(prog="txlbench.tracking.deliver", description=__doc__)
-    parser.add_argument("path", type=Path)
+    parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--follow", action="store_true", help="until standard input is closed")
     given = parser.parse_args(arguments)
-    reason: str | None = None
+    left: dict[Path, str] = {}
 
     def attempt() -> bool:
-        nonlocal reason
-        reason = deliver(given.path)
-        return reason is None
+        nonlocal left
+        found = {path: deliver(path) for path in given.paths}
+        left = {path: reason for path, reason in found.items() if reason is not None}
+        return not left
 
     if given.follow:
         follow(attempt)
     else:
         attempt()
-    if reason is not None:
-        print(what_is_left(given.path, reason))
-    return ExitStatus.DONE if reason is None else ExitStatus.RUN_FAILED
+    for path, reason in left.items():
+        print(what_is_left(path, reason))
+    return ExitStatus.RUN_FAILED if left else ExitStatus.DONE
 
 
 if __name__ == "__main__":

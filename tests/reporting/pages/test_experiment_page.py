@@ -1,0 +1,116 @@
+"""The page of an experiment: its answer, its failed runs with their last lines, what it lists."""
+
+import re
+
+from tests.reporting.laboratory import COMMIT
+from tests.reporting.pages.parsed import Parsed
+from tests.reporting.recl_records import write_record
+from txlbench.files import read_json, write_json
+from txlbench.records.schema import RunState
+from txlbench.reporting.experiment_results import read_results
+from txlbench.reporting.pages.experiment_findings import experiments_of, parts_about
+from txlbench.reporting.pages.experiment_page import experiment_page
+from txlbench.reporting.pages.page import render
+from txlbench.reporting.provenance import Provenance
+from txlbench.reporting.report import report
+from txlbench.reporting.result_table import build_table
+
+
+def page_of(directory):
+    """The page without figures, which take long to draw."""
+    results = read_results(directory)
+    provenance = Provenance.of(results, "txlbench report")
+    return experiment_page(results, provenance, build_table(results, provenance), [])
+
+
+def remarks(page):
+    return {remark.name: " ".join(remark.sentences) for a in page.answers for remark in a.remarks}
+
+
+def test_the_answer_names_the_best_and_what_is_not_resolved(laboratory):
+    page = page_of(laboratory.finished(seeds=[1]))
+    assert page.heading == "small"
+    assert page.lead.startswith("3 rows, 3 of 3 runs finished; loss on the test split of enwiki")
+    found = remarks(page)
+    assert re.match(r"xl, 2\.\d{3} bpc; next xl, no memory, 2\.\d{3} \(\+0\.144\); last absolute, ",
+                    found["Lowest loss"])  # fmt: skip
+    assert found["Not resolved"].startswith("All of these differences: each row was trained once")
+    assert "Not resolved" not in remarks(page_of(laboratory.finished(name="several")))
+    assert page.summary.startswith("Lowest loss: xl, 2.")
+
+
+def test_the_paper_s_order_is_compared(laboratory):
+    rows = [
+        {"label": f"lr {k}", "set": {"train.lr": 1e-3 * k}, "paper": {"ppl_best": ppl}}
+        for k, ppl in ((1, 20.0), (2, 22.0), (3, 21.0))
+    ]
+    directory = laboratory.experiment(rows=rows, seeds=[1])
+    for line, config, run in laboratory.runs(directory):
+        laboratory.finish(run, config, line, loss=lambda config: 1.5 + 100 * config.train.lr)
+    assert remarks(page_of(directory))["The paper"] == (
+        "2 of 3 pairs of rows stand in the paper's order; not lr 2 and lr 3."
+    )
+
+
+def test_a_failed_run_is_shown_with_its_last_lines(laboratory):
+    directory = laboratory.experiment(seeds=[1])
+    first, second, _ = laboratory.runs(directory)
+    laboratory.finish(first[2], first[1], first[0])
+    laboratory.fail(second[2], second[1], second[0], RunState.FAILED, "out of <memory>")
+    lines = [f"line {number}" for number in range(50)]
+    second[2].error_file.write_text("\n".join([*lines, "RuntimeError: out of <memory>", ""]))
+    page = page_of(directory)
+    assert remarks(page)["Did not finish"] == "xl, no memory (seed 1) failed."
+    assert page.lead.startswith("3 rows, 1 of 3 runs finished")
+    text = Parsed(render(page)).text
+    assert "line 49\nRuntimeError: out of <memory>" in text
+    assert "line 30" not in text
+
+
+def test_nothing_measured_is_said_so(laboratory):
+    page = page_of(laboratory.experiment())
+    assert remarks(page) == {"Loss": "Nothing was measured yet in bits per character."}
+    assert Parsed(render(page)).text.count("Speed of training") == 0
+
+
+def test_it_says_how_each_number_was_obtained_and_what_was_set(laboratory):
+    directory = laboratory.finished(seeds=[1, 2])
+    text = Parsed(render(page_of(directory))).text
+    for _, _, run in laboratory.runs(directory):
+        assert run.id in text
+    assert COMMIT in text
+    assert "test, tgt_len 16, mem_len 16, stride 16, batch 10" in text
+    assert "train.max_step 100" in text
+    assert "command: txlbench report" in text
+
+
+def test_its_models_recl_stands_on_it(laboratory):
+    directory = laboratory.finished(seeds=[1])
+    run = laboratory.runs(directory)[0][2]
+    finding = directory.path.parent / "recl-1"
+    write_record(finding)
+    assert parts_about(directory, [run.id]) == []
+    record = read_json(finding / "recl.json")
+    record["models"]["XL"]["path"] = str(run.losses / "abc.npz")
+    write_json(finding / "recl.json", record)
+    (part,) = parts_about(directory, [run.id])
+    assert part.title == "Relative effective context length (recl-1)"
+    assert part.answers[0].remarks[0].name == "On all tokens"
+    assert any(header.startswith("above null") for header in part.tables[0].header)
+    assert [each.path for each in experiments_of(finding / "recl.json")] == [directory.path]
+    (finding / "recl.json").write_text("[]")
+    assert parts_about(directory, [run.id]) == []
+
+
+def test_it_is_written_with_figures_and_listed(laboratory):
+    directory = laboratory.finished(seeds=[1])
+    written = report(directory, "txlbench ablate")
+    text = written.page.read_text()
+    assert text.count("<figure>") == 4
+    assert len(text) < 3e6
+    parsed = Parsed(text)
+    assert len(parsed.ids) == len(set(parsed.ids))
+    index = (directory.path.parent / "index.html").read_text()
+    assert 'href="small/report.html"' in index
+    assert parsed.names["description"].startswith("Lowest loss: xl")
+    assert "Lowest loss: xl, 2." in index
