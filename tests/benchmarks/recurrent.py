@@ -1,8 +1,11 @@
-"""How fast LSTM and QRNN train beside `torch.nn.LSTM` of the same width, in one process.
+"""How fast recurrent kinds train: beside Transformer-XL, and LSTM and QRNN beside `torch.nn.LSTM`.
 
-python -m tests.benchmarks.recurrent [--rounds N]. All three have an embedding, two layers, a tied
-softmax and Adam; they take turns step by step, so that a machine that changes its speed changes
-all of them. Prints tokens a second (median, lowest, highest) and the ratio to torch.nn.LSTM.
+python -m tests.benchmarks.recurrent [--rounds N] [--threads N] [--dtype fp32|bf16].
+
+Beside Transformer-XL of the same 4 x 256 each kind has a process with the suite's settings, which
+takes whole training steps by turns; the ratio of tokens a second is that of single rounds, as
+median and quartiles. Beside PyTorch's LSTM all are in one process, with an embedding, two layers, a
+tied softmax and Adam, and take turns step by step.
 """
 
 import argparse
@@ -13,6 +16,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
+from tests.benchmarks.training import OURS, SIZES, ratio, workload
+from tests.benchmarks.turns import Side, environments, take_turns
 from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.models.factory import build_model
@@ -53,7 +58,31 @@ class Ours:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    options = parser.parse_args()
+    beside_transformer_xl(options)
+    beside_pytorch(options.rounds)
+
+
+def beside_transformer_xl(options):
+    """The suite's own training step, with full memory and carried state."""
+    environment, _ = environments(options.threads)
+    sizes, kinds = SIZES["small"], ("transformer", "lstm", "qrnn", "gla", "gated-delta")
+    sides = [
+        (Side(kind, OURS, environment), workload("small", options.dtype, kind=kind))
+        for kind in kinds
+    ]
+    turn = take_turns(sides, options.rounds)
+    tokens = sizes["batch"] * sizes["length"] * sizes["steps"]
+    print(f"4 layers of 256, {options.dtype}, {options.threads} thread(s)")
+    for side, _ in sides:
+        speed = tokens / statistics.median(turn.seconds[side.name])
+        print(f"{side.name:14} {speed:8,.0f} tokens/s, {ratio(turn, side.name, 'transformer')}")
+        side.close()
+
+
+def beside_pytorch(rounds):
     torch.manual_seed(1)
     models = {"torch.nn.LSTM": Reference(), "lstm": Ours("lstm"), "qrnn": Ours("qrnn")}
     optimisers = {name: torch.optim.Adam(m.parameters(), fused=True) for name, m in models.items()}

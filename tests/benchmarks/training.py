@@ -63,9 +63,9 @@ def lines(size, options):
         side.close()
 
 
-def workload(size, dtype):
+def workload(size, dtype, **model):
     sizes = SIZES[size]
-    model = {**sizes["model"], "dropout": 0.1}
+    model = {**sizes["model"], "dropout": 0.1, **model}
     return {"work": "train", **sizes, "model": model, "vocabulary": 205, "dtype": dtype}
 
 

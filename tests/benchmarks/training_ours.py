@@ -34,7 +34,7 @@ def train(model, vocabulary, batch, length, steps, dtype, device=CPU, compiled=F
         lr=2.5e-4,
         compile=compiled,
     )
-    network = build_model(ModelConfig(encoding="xl", **model), vocabulary).to(device).train()
+    network = build_model(ModelConfig(**model), vocabulary).to(device).train()
     span = AttentionSpan(mem_len=length)
     optimiser = build_optimiser(network.parameters(), config)
     state = TrainingState(network, optimiser, empty_memories(network, config, span))

@@ -23,6 +23,7 @@ ATTENDING = [
 OTHERS = [
     {"model.kind": "lstm"},
     {"model.kind": "qrnn", "train.loss": "half"},
+    {"model.kind": "gated-delta"},
     {"model.same_length": True},
     {"train.average_from": 0.0},
     {"train.average_from": 0.0, "train.recurrence": False, "train.loss": "half"},

@@ -10,7 +10,6 @@ from tests.config.experiments import run
 from txlbench.config.catalogue import CORPORA, ENCODINGS, load_class
 from txlbench.config.counting import parameters, train_flops, train_targets
 from txlbench.config.model import ModelConfig
-from txlbench.models.factory import MODELS
 
 SMALL = {"n_layer": 3, "d_model": 24, "n_head": 3, "d_head": 7, "d_inner": 10}
 
@@ -24,6 +23,8 @@ MODELS_OF_EACH_KIND: list[dict[str, Any]] = [
     *({"encoding": name, "max_distance": 9} for name in ENCODINGS),
     {"kind": "lstm"},
     {"kind": "qrnn"},
+    {"kind": "gla"},
+    {"kind": "gated-delta"},
 ]
 OUTPUTS: list[dict[str, Any]] = [
     {},
@@ -41,7 +42,7 @@ OUTPUTS: list[dict[str, Any]] = [
 def built(config: ModelConfig, vocabulary: int) -> int:
     """Weights of the module itself, made without memory for them."""
     with torch.device("meta"):
-        model = load_class(MODELS[config.kind])(config, vocabulary)
+        model = load_class(config.kind_entry.target)(config, vocabulary)
         return sum(weight.numel() for weight in model.parameters())
 
 

@@ -28,6 +28,7 @@ SMALL = {"n_layer": 4, "d_model": 256, "n_head": 4, "d_head": 64, "d_inner": 102
 BASE = {"n_layer": 12, "d_model": 512, "n_head": 8, "d_head": 64, "d_inner": 2048, "dropout": 0.1}
 LSTM = {"kind": "lstm", "n_layer": 2, "d_model": 512}
 QRNN = {"kind": "qrnn", "n_layer": 2, "d_model": 512}
+GLA, DELTA = {**SMALL, "kind": "gla"}, {**SMALL, "kind": "gated-delta", "d_inner": 512}
 WORDS = {**SMALL, "cutoffs": [2000, 8000]}
 OF_SMALL, OF_BASE = {"tgt_len": 128, "batch_size": 16}, {"tgt_len": 512, "batch_size": 2}
 SHORT = {"tgt_len": 32, "batch_size": 8}
@@ -47,6 +48,10 @@ SAVED = {
     "shaw": ({**SMALL, "encoding": "shaw"}, {}, 0.05),
     "lstm": (LSTM, {}, 0.15),
     "qrnn": (QRNN, {}, 0.15),
+    "gla": (GLA, {}, 0.1),
+    "gla, bf16": (GLA, {"precision": "bf16"}, 0.1),
+    "gated-delta": (DELTA, {}, 0.1),
+    "gated-delta, odd chunk": (DELTA, {"tgt_len": 100, "batch_size": 4}, 0.1),
 }
 
 
@@ -96,6 +101,8 @@ MEASURED = {
     "adaptive softmax": (WORDS, OF_SMALL, 33_278, {}),
     "lstm": (LSTM, OF_SMALL, 205, {}),
     "qrnn": (QRNN, OF_SMALL, 205, {}),
+    "gla": (GLA, OF_SMALL, 205, {}),
+    "gated-delta": (DELTA, OF_SMALL, 205, {}),
     "base": (BASE, OF_BASE, 205, {}),
     "base, bf16": (BASE, OF_BASE, 205, {"precision": "bf16"}),
     "base, no memory": (BASE, OF_BASE, 205, {"recurrence": False}),

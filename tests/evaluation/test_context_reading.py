@@ -49,7 +49,7 @@ def test_an_attention_length_limits_every_query():
     assert reader.span == AttentionSpan(mem_len=6, clamp_len=4, same_length=True)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "qrnn"])
+@pytest.mark.parametrize("kind", ["lstm", "qrnn", "gla", "gated-delta"])
 def test_a_model_without_attention_has_no_attention_length(kind):
     assert reading(config(kind=kind), 40)[0].segment == 40
     with pytest.raises(UserError, match=f"--attention-length: {kind} has no attention"):

@@ -36,7 +36,7 @@ def test_with_memory_of_everything_it_equals_whole_passes(encoding, segment):
     assert drawn(model, (AttentionSpan(mem_len=100), segment)) == by_whole_passes(model, 12)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "qrnn"])
+@pytest.mark.parametrize("kind", ["lstm", "qrnn", "gla", "gated-delta"])
 def test_so_it_does_without_attention(kind):
     model = small(kind=kind)
     assert drawn(model, (AttentionSpan(mem_len=1), 3)) == by_whole_passes(model, 12)

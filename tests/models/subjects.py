@@ -75,6 +75,16 @@ SUBJECTS = [
         Subject(kind, partial(small, kind=kind), relative=True, attends=False, clamps=False)
         for kind in ("lstm", "qrnn")
     ),
+    *(
+        Subject(
+            kind,
+            partial(small, kind=kind, n_head=2, d_head=6, d_inner=16),
+            relative=True,
+            attends=False,
+            clamps=False,
+        )
+        for kind in ("gla", "gated-delta")
+    ),
 ]
 RELATIVE = [subject for subject in SUBJECTS if subject.relative]
 NOT_RELATIVE = [subject for subject in SUBJECTS if not subject.relative]

@@ -1,5 +1,6 @@
 """Every kind of parameter starts from the distribution of the official PyTorch code."""
 
+import math
 import re
 from typing import Any
 
@@ -28,6 +29,15 @@ KINDS = {
     r"encoding\.(u|v|table|content_bias)": DRAWN,
     r"encoding\.distance_bias": ZERO,
     r"layers\.\d\.[wb]_(ih|hh|gates)": UNIFORM,
+    r"layers\.\d\.mixer\.(in|o|decay)_net\.weight": DRAWN,
+    r"layers\.\d\.mixer\.decay_net\.bias": ZERO,
+    r"layers\.\d\.mixer\.conv_weight": (0.0, 0.5 / 3**0.5),  # between -1/2 and 1/2
+    r"layers\.\d\.mixer\.decay_rate": (math.log(16) - 1, 1.0),  # log of uniform below 16
+    r"layers\.\d\.mixer\.decay_bias": (-4.58, 1.35),  # softplus of it log-uniform, 0.001 to 0.1
+    r"layers\.\d\.feed_forward\.(inner|outer)\.weight": DRAWN,
+    r"layers\.\d\.feed_forward\.(inner|outer)\.bias": ZERO,
+    r"(layers\.\d\.)?(mixer|mixer\.read|feed_forward|output)_norm\.weight": NORM,
+    r"(layers\.\d\.)?(mixer|feed_forward|output)_norm\.bias": ZERO,
 }
 
 
@@ -42,6 +52,8 @@ KINDS = {
         {"encoding": "al-rfou", "max_distance": 40},
         {"kind": "lstm"},
         {"kind": "qrnn"},
+        {"kind": "gla"},
+        {"kind": "gated-delta", "n_head": 32},
     ],
     ids=str,
 )

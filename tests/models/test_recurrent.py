@@ -65,7 +65,7 @@ def test_qrnn_equals_its_equations():
     torch.testing.assert_close(state.layers[0][0], cell)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "qrnn"])
+@pytest.mark.parametrize("kind", ["lstm", "qrnn", "gla", "gated-delta"])
 def test_recurrence_off_starts_every_segment_from_zero(kind):
     model, tokens = small(kind=kind), text(13, batch=2)
     carried, _ = stream_losses(model, tokens, [6, 6], AttentionSpan(mem_len=1))
@@ -76,7 +76,7 @@ def test_recurrence_off_starts_every_segment_from_zero(kind):
     assert (reset[:, 6:] - carried[:, 6:]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["lstm", "qrnn"])
+@pytest.mark.parametrize("kind", ["lstm", "qrnn", "gla", "gated-delta"])
 def test_half_loss_carries_the_state_of_the_next_segments_start(kind):
     model, tokens = small(kind=kind), text(8)
     _, after = model(tokens, model.initial_state(1, AttentionSpan(mem_len=1, stride=5)))

@@ -42,6 +42,7 @@ CASES = {
     "pre-LN": ({"pre_lnorm": True, **DROPOUT}, {}),
     "LSTM": (LSTM, {"loss": "half", "batch_chunk": 2}),
     "QRNN": ({"kind": "qrnn", "dropout": 0.2, "dropouth": 0.2, "dropouti": 0.1}, {}),
+    "gated delta": ({"kind": "gated-delta", "dropout": 0.2}, {"loss": "half"}),
     "adaptive softmax": ({"cutoffs": [3, 7], "div_val": 2, **DROPOUT}, {}),
 }
 EXACT, ROUNDED = 1e-9, 1e-6

@@ -293,7 +293,7 @@ def test_a_batch_in_chunks_forgets_in_the_same_streams():
         torch.testing.assert_close(weights(parts)[name], weight, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["transformer", "lstm", "qrnn"])
+@pytest.mark.parametrize("kind", ["transformer", "lstm", "qrnn", "gated-delta"])
 def test_streams_that_always_forget_train_as_without_memory(kind):
     model = {"kind": kind} if kind != "transformer" else {}
     settings = {"max_step": 4, "memory_reset_from": 0.0}

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from txlbench.config.catalogue import ENCODINGS, load_class
+from txlbench.config.kinds import FLOAT
 from txlbench.config.measurements import Measurement
 from txlbench.config.model import (
     ARCHITECTURE_SIZES,
@@ -27,7 +28,7 @@ def parameters(config: ModelConfig, vocabulary_size: int) -> int:
         return int(_architecture(config, vocabulary_size).parameters)
     outside, entry = _embedding_and_softmax(config, vocabulary_size), config.encoding_entry
     if entry is None:
-        return outside + _recurrent_layers(config)
+        return outside + config.kind_entry.layers(config)
     return outside + config.n_layer * _block(config) + entry.parameters(config)
 
 
@@ -49,13 +50,6 @@ def _embedding_and_softmax(config: ModelConfig, vocabulary_size: int) -> int:
     softmax = sum(model * cluster.width for cluster, has_own in own if has_own)
     tails = len(clusters) - 1
     return tables + projections + softmax + vocabulary_size + tails * (embed + 1)
-
-
-def _recurrent_layers(config: ModelConfig) -> int:
-    size, layers = config.d_model, config.n_layer
-    if config.kind == "lstm":
-        return layers * (8 * size * size + 8 * size)
-    return layers * (3 * size * size + 3 * size) + 3 * size * size  # the first sees two inputs
 
 
 def _block(config: ModelConfig) -> int:
@@ -126,7 +120,7 @@ def evaluation_flops(
 def _layers_work(model: ModelConfig, tgt_len: int, mem_len: float, cached: bool) -> float:
     """Multiplications of all layers for one token, forward."""
     if model.is_recurrent:
-        return _recurrent_layers(model)
+        return model.kind_entry.layers(model) + model.kind_entry.state_products(model)
     return model.n_layer * _layer_work(model, tgt_len, mem_len, cached)
 
 
@@ -159,10 +153,6 @@ def _layer_work(model: ModelConfig, tgt_len: int, mem_len: float, cached: bool) 
     return projections + memory + content_and_values + positions
 
 
-FLOAT = 4
-"""Bytes of a number in checkpoints."""
-
-
 def resume_bytes(config: RunConfig, vocabulary_size: int) -> int:
     """Bytes of a checkpoint to resume from: weights, Adam's moments, an average, memory."""
     model, train = config.model, config.train
@@ -171,7 +161,9 @@ def resume_bytes(config: RunConfig, vocabulary_size: int) -> int:
     if model.kind == "hf":
         cached = _architecture(model, vocabulary_size).cached
         states = train.batch_size * train.memory * cached
-    elif not model.is_recurrent:
+    elif model.is_recurrent:
+        states = train.batch_size * model.kind_entry.state(model) if train.memory else 0
+    else:
         states = train.batch_size * train.memory * model.d_model * model.n_layer
     return FLOAT * (copies * parameters(model, vocabulary_size) + states)
 

@@ -20,7 +20,8 @@ holds the sum against the tensors that PyTorch saves, and the whole against the 
 import math
 from dataclasses import dataclass
 
-from txlbench.config.counting import FLOAT, parameters
+from txlbench.config.counting import parameters
+from txlbench.config.kinds import FLOAT
 from txlbench.config.model import ModelConfig, clusters_of
 from txlbench.config.run_config import RunConfig
 from txlbench.config.train import TrainConfig
@@ -118,11 +119,13 @@ def saved_for_gradient(config: RunConfig, vocabulary_size: int, number: int, dev
     model, train = config.model, config.train
     tokens, width = rows_of(train) * train.tgt_len, model.d_model
     if model.is_recurrent:
-        layers = model.n_layer * _recurrent_layer(model, train, number)
+        saved = model.kind_entry.saved(model, train.tgt_len, number)
+        layers = model.n_layer * tokens * saved
     else:
         layers = model.n_layer * _transformer_layer(model, train, number, device)
         layers += _distances(model, train)
-    masks = 2 * tokens * width * FLOAT if model.dropout and not model.is_recurrent else 0
+    masked = model.dropout and model.kind not in ("lstm", "qrnn")  # one mask for all tokens there
+    masks = 2 * tokens * width * FLOAT if masked else 0
     ends = tokens * width * number + masks
     casts = number * _cast_weights(model, vocabulary_size) if number < FLOAT else 0
     return round(layers + ends + casts)
@@ -165,19 +168,6 @@ def _distances(model: ModelConfig, train: TrainConfig) -> float:
     return FLOAT * (train.memory + train.tgt_len + 1) * model.d_model
 
 
-LSTM_WORKSPACE = {4: 15.3, 2: 10.8}
-"""Numbers of 4 bytes that a layer of PyTorch's LSTM keeps for each token and unit on a CPU."""
-
-
-def _recurrent_layer(model: ModelConfig, train: TrainConfig, number: int) -> float:
-    tokens, width = rows_of(train) * train.tgt_len, model.d_model
-    if model.kind == "lstm":
-        return tokens * width * (FLOAT * LSTM_WORKSPACE[number] + 2 * number)
-    passes = max(1, math.ceil(math.log2(train.tgt_len)))
-    scan = 4 + 2 * passes
-    return tokens * width * (FLOAT * scan + 2 * number)
-
-
 def _cast_weights(model: ModelConfig, vocabulary_size: int) -> int:
     """Weights that autocast copies: all but the tables, which the softmax casts."""
     tables = sum(each.size * each.width for each in clusters_of(model, vocabulary_size))
@@ -187,7 +177,7 @@ def _cast_weights(model: ModelConfig, vocabulary_size: int) -> int:
 def _memory_states(model: ModelConfig, train: TrainConfig, number: int) -> int:
     """The states that attention carries from segment to segment; a recurrent state is small."""
     if model.is_recurrent:
-        return 2 * FLOAT * model.n_layer * train.batch_size * model.d_model
+        return 2 * FLOAT * train.batch_size * model.kind_entry.state(model)
     stored = FLOAT if model.pre_lnorm else number
     rows = train.batch_size // train.devices + rows_of(train)
     return stored * model.n_layer * rows * train.memory * model.d_model

@@ -6,7 +6,7 @@ How `cutoffs` and `div_val` divide a vocabulary into clusters.
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,10 +18,8 @@ from txlbench.config.catalogue import (
     EncodingEntry,
     load_class,
 )
+from txlbench.config.kinds import KINDS, KindEntry
 from txlbench.errors import UserError, suggestion
-
-RECURRENT_KINDS = frozenset({"lstm", "qrnn"})
-"""Models whose hidden state is their memory."""
 
 ATTENTION_KEYS = frozenset(
     {
@@ -29,7 +27,8 @@ ATTENTION_KEYS = frozenset(
         *("untie_r", "pre_lnorm", "max_distance", "shaw_bias"),
     }
 )
-"""Keys that mean nothing to a recurrent kind and are set to their defaults there."""
+"""Keys that mean nothing to a recurrent kind, unless its entry says so, and are set to their
+defaults there."""
 
 ARCHITECTURE_SIZES = "txlbench.models.architectures.architecture:architecture_sizes"
 """The function that counts a model of kind hf; it loads transformers, and so is no import here."""
@@ -63,8 +62,10 @@ class ModelConfig(Section):
         shaw_bias: adds the content and position biases of the released code, which the paper's
             definition of Shaw's encoding does not have (erratum E9).
         init_std, proj_init_std: standard deviations of initial weights and projections.
-        kind: transformer, or lstm or qrnn, for which the keys of attention mean nothing, or hf:
-            an architecture of Hugging Face transformers, trained from scratch (extra hf).
+        kind: transformer, or a recurrent kind, for which the keys of attention mean nothing: lstm,
+            qrnn, gla (gated linear attention) or gated-delta (Gated DeltaNet), the latter two with
+            n_head, d_head and d_inner; or hf: an architecture of Hugging Face transformers, trained
+            from scratch (extra hf).
         dropoute: dropout of whole words of the embedding, as in AWD-LSTM.
         dropouti, dropouth: of lstm and qrnn: dropout on the input and between layers; default
             dropout.
@@ -88,7 +89,7 @@ class ModelConfig(Section):
         }
     )
 
-    kind: Literal["transformer", "lstm", "qrnn", "hf"] = "transformer"
+    kind: str = "transformer"
     encoding: str = "xl"
     n_layer: int = Field(4, ge=1)
     d_model: int = Field(128, ge=1)
@@ -117,6 +118,13 @@ class ModelConfig(Section):
     architecture: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9_-]*$")
     config: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("kind")
+    @classmethod
+    def _known_kind(cls, name: str) -> str:
+        if name not in KINDS:
+            raise ValueError(f"unknown kind '{name}'; {suggestion(name, KINDS)}")
+        return name
+
     @field_validator("encoding")
     @classmethod
     def _known_encoding(cls, name: str) -> str:
@@ -134,8 +142,10 @@ class ModelConfig(Section):
         if filled.get("kind") == "hf":
             own = cls.model_fields.keys() - {"kind", "architecture", "config"}
             filled = {key: value for key, value in filled.items() if key not in own}
-        if filled.get("kind") in RECURRENT_KINDS:
-            filled = {key: value for key, value in filled.items() if key not in ATTENTION_KEYS}
+        entry = KINDS.get(str(filled.get("kind", "transformer")))
+        if entry is not None and entry.recurrent:
+            unused = ATTENTION_KEYS - entry.keys
+            filled = {key: value for key, value in filled.items() if key not in unused}
         d_model, n_head = filled.get("d_model", 128), filled.get("n_head", 4)
         if isinstance(d_model, int) and isinstance(n_head, int) and n_head > 0:
             for key, value in {
@@ -184,6 +194,11 @@ class ModelConfig(Section):
         return self.d_head
 
     @property
+    def key_size(self) -> int:
+        """Of gla and gated-delta: the size of a head's keys, half that of its values."""
+        return max(1, self.head_size // 2)
+
+    @property
     def inner_size(self) -> int:
         assert self.d_inner is not None
         return self.d_inner
@@ -206,7 +221,7 @@ class ModelConfig(Section):
     @property
     def is_recurrent(self) -> bool:
         """Whether a recurrent state is the memory or a part of it, as of lstm, qrnn and mamba."""
-        return self.kind in RECURRENT_KINDS or self.architecture in STATEFUL_ARCHITECTURES
+        return self.kind_entry.recurrent or self.architecture in STATEFUL_ARCHITECTURES
 
     @property
     def name(self) -> str:
@@ -222,6 +237,11 @@ class ModelConfig(Section):
             return self.n_layer
         layers: int = load_class(ARCHITECTURE_SIZES)(self, 1).n_layer
         return layers
+
+    @property
+    def kind_entry(self) -> KindEntry:
+        """What is known of the kind."""
+        return KINDS[self.kind]
 
     @property
     def encoding_entry(self) -> EncodingEntry | None:

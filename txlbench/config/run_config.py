@@ -244,7 +244,7 @@ class RunConfig(Section):
                 "set train.mem_len or drop same_length"
             )
         if train.compile and model.is_recurrent:
-            raise ValueError(f"train.compile: {model.kind} reads token by token; drop it")
+            raise ValueError(f"train.compile: {model.kind} has a recurrent state; drop it")
         if model.kind == "hf":
             self._check_architecture()
         positions = model.learned_positions

@@ -3,7 +3,7 @@ checks stored weights against the configuration before any memory is taken."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,15 @@ from txlbench.config.catalogue import load_class
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 from txlbench.models.interface import LanguageModel
-from txlbench.models.positions.encoding import Encoding
+
+
+@runtime_checkable
+class DrawsOwnWeights(Protocol):
+    """A module with weights that start otherwise than `initialise` has it."""
+
+    def initialise(self) -> None:
+        """Draws them, after all others and without gradient."""
+
 
 RECURRENT_WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh", "w_gates", "b_gates")
 
@@ -22,11 +30,13 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
 
     Projections of embedding and softmax N(0, proj_init_std); layer-norm weights N(1, init_std);
     biases of linear maps, norms, softmax, clusters and distances 0; recurrent layers
-    U(-1/sqrt(d_model), 1/sqrt(d_model)), as PyTorch's; what an encoding draws itself.
+    U(-1/sqrt(d_model), 1/sqrt(d_model)), as PyTorch's; and what a module draws itself.
     """
     bound = config.d_model**-0.5
     norms = {
-        f"{name}.weight" for name, part in model.named_modules() if isinstance(part, nn.LayerNorm)
+        f"{name}.weight"
+        for name, part in model.named_modules()
+        if isinstance(part, nn.LayerNorm | nn.RMSNorm)
     }
     for name, parameter in model.named_parameters():
         leaf = name.rsplit(".", 1)[-1]
@@ -41,17 +51,9 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
         else:
             nn.init.normal_(parameter, 0.0, config.init_std)
     for part in model.modules():
-        if isinstance(part, Encoding):
-            part.initialise()
-
-
-MODELS = {
-    "transformer": "txlbench.models.transformer:Transformer",
-    "lstm": "txlbench.models.recurrent:LSTM",
-    "qrnn": "txlbench.models.recurrent:QRNN",
-    "hf": "txlbench.models.architectures.architecture_model:ArchitectureModel",
-}
-"""The class of each kind of model, imported when one is built."""
+        if isinstance(part, DrawsOwnWeights):
+            with torch.no_grad():
+                part.initialise()
 
 
 def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
@@ -68,7 +70,7 @@ def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
 
 def _structure(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
     """A model whose weights are still to be drawn."""
-    model: LanguageModel = load_class(MODELS[config.kind])(config, vocabulary_size)
+    model: LanguageModel = load_class(config.kind_entry.target)(config, vocabulary_size)
     return model
 
 

@@ -99,9 +99,10 @@ class RecurrentModel(LanguageModel):
         super().__init__()
         self.embedding = Embedding(config, vocabulary_size)
         self.layers = nn.ModuleList(layers)
-        self.dropout_input = VariationalDropout(config.input_dropout)
-        self.dropout_hidden = VariationalDropout(config.hidden_dropout)
-        self.dropout_output = VariationalDropout(config.dropout)
+        self.dropout_input: nn.Module = VariationalDropout(config.input_dropout)
+        self.dropout_hidden: nn.Module = VariationalDropout(config.hidden_dropout)
+        self.dropout_output: nn.Module = VariationalDropout(config.dropout)
+        self.output_norm: nn.Module = nn.Identity()
         self.softmax = AdaptiveSoftmax(config, self.embedding)
 
     def initial_state(self, batch_size: int, span: AttentionSpan) -> RecurrentState:
@@ -125,7 +126,7 @@ class RecurrentModel(LanguageModel):
             if observer is not None:
                 observer(index, hidden_BTD, None)
         carried = state if state.span.mem_len == 0 else RecurrentState(tuple(after), state.span)
-        return self.dropout_output(hidden_BTD), carried
+        return self.dropout_output(self.output_norm(hidden_BTD)), carried
 
 
 class LSTMLayer(RecurrentLayer):
