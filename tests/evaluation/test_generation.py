@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.subjects import VOCABULARY, small, text, transformer
+from tests.models.subjects import SUBJECTS, VOCABULARY, small, text, transformer
 from txlbench.config.base import AttentionSpan
-from txlbench.evaluation.generation import Sampling, generate
+from txlbench.evaluation.generation import Sampling, generate, teacher_forced
 
 LIKELIEST = Sampling(top_k=1)
 
@@ -46,6 +46,31 @@ def test_so_it_does_without_attention(kind):
 def test_positions_that_restart_read_the_newest_tokens_anew(encoding):
     model = transformer(encoding)
     assert drawn(model, (None, 5)) == by_whole_passes(model, 12, window=5)
+
+
+SPANS = {
+    "all": AttentionSpan(mem_len=100),
+    "short": AttentionSpan(mem_len=4),
+    "clamped": AttentionSpan(mem_len=9, clamp_len=5),
+    "same length": AttentionSpan(mem_len=6, same_length=True),
+    "none": AttentionSpan(mem_len=0),
+}
+
+
+@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("subject", [each for each in SUBJECTS if each.relative], ids=str)
+def test_teacher_forcing_by_the_plain_pass_draws_the_same(subject, span):
+    """In one pass behind the prompt, whatever memory is: token for token, and so is greedy."""
+    look = SPANS[span]
+    if look.clamp_len is not None and not subject.clamps:
+        pytest.skip("clamps no distance")
+    model, prompt = subject.build(), text(6)[0].numpy()
+    for sampling in (LIKELIEST, Sampling(None, 3.0)):
+        tokens = drawn(model, (look, 4), sampling)
+        generator = torch.Generator().manual_seed(1)
+        parts = teacher_forced(model, prompt, tokens, look, 4, torch.device("cpu"))
+        again = [int(sampling.draw(row[None], generator)) for part in parts for row in part]
+        assert again == tokens
 
 
 def test_a_one_layer_model_sees_mem_len_tokens_back_and_no_more():

@@ -9,6 +9,7 @@ from tests.reporting import (
     context_records,
     probe_records,
     recl_records,
+    sample_records,
     speed_records,
     test_truth,
 )
@@ -26,6 +27,7 @@ def folder(tmp_path):
     context_records.write_record(tmp_path)
     probe_records.write_record(tmp_path)
     attention_records.write_record(tmp_path)
+    sample_records.write_record(tmp_path)
     speed_records.write_record(tmp_path)
     speed_records.write_bench(tmp_path, speed_records.bench_result("train", 10.0))
     (tmp_path / "truth.json").write_text(json.dumps(test_truth.RECORD))
@@ -35,9 +37,8 @@ def folder(tmp_path):
 @pytest.mark.parametrize("name", FINDINGS)
 def test_each_has_tables_and_figures(folder, name):
     written = report_finding(folder / name, "typed")
-    assert {path.suffix for path in written.paths} == {
-        *(".html", ".csv", ".md", ".tex", ".png", ".svg")
-    }
+    figures = () if name == "samples.json" else (".png", ".svg")
+    assert {path.suffix for path in written.paths} == {".html", ".csv", ".md", ".tex", *figures}
     assert written.text
 
 

@@ -82,12 +82,19 @@ def _head(text: str) -> tuple[int, int]:
     "generate",
     "txlbench generate quick/Transformer-XL --prompt 'The ' --tokens 200",
     "txlbench generate quick/Transformer-XL --prompt-file start.txt --top-k 1 --format json",
+    "txlbench generate quick/Transformer-XL --samples 3 --prompt-tokens 200 --split test",
 )
 @click.argument("model")
 @click.option("--prompt", metavar="TEXT", help="Text to continue.")
 @click.option(
     "--prompt-file", type=click.Path(path_type=Path), metavar="FILE", help="File with that text."
 )
+@count_option(
+    "--prompt-tokens", None, "Continues as many tokens, drawn from a split, beside what follows."
+)
+@count_option("--samples", None, "Samples of a page.  [default: 3 with --prompt-tokens]")
+@corpus_option
+@split_option
 @count_option("--tokens", 500, "Tokens to generate.")
 @count_option("--top-k", 40, "Samples from the K most likely tokens; 0 means from all.", 0)
 @click.option(
@@ -108,16 +115,27 @@ def _head(text: str) -> tuple[int, int]:
 @level_option
 @device_option
 @checkpoint_option
+@out_option("Directory of a page of samples.", instead="results/samples-HASH")
 @format_option
-def generate(format_: str, top_k: int, **options: Any) -> None:
+def generate(format_: str, top_k: int, samples: int | None, **options: Any) -> None:
     """Generate a continuation of a text, as in the paper's Appendix E.
 
     Each token is sampled from the most likely ones, with a KV cache where the encoding allows it.
     Models of Hugging Face continue with their own tokenizer and cache.
+
+    With --samples or --prompt-tokens it writes a page like the paper's Tables 11 to 13: context,
+    sample and reference side by side. Teacher forcing then draws each token again.
     """
     from txlbench.commands.generate import GenerateRequest, generate_text
 
-    made = generate_text(GenerateRequest(top_k=top_k or None, **options))
+    options["top_k"] = top_k or None
+    if samples is not None or options["prompt_tokens"] is not None:
+        _show_samples(samples or 3, format_, options)
+        return
+    for name in ("corpus", "split", "out", "prompt_tokens"):
+        if options.pop(name) is not None:
+            raise UserError(f"--{name}: is of a page of samples", "give --samples too")
+    made = generate_text(GenerateRequest(**options))
     if format_ == "json":
         click.echo(json.dumps(vars(made), indent=2))
         return
@@ -125,3 +143,13 @@ def generate(format_: str, top_k: int, **options: Any) -> None:
     speed = len(made.ids) / made.seconds
     how = "read anew for each" if made.mem_len is None else f"mem_len {made.mem_len}"
     click.echo(f"{len(made.ids)} tokens, {speed:,.0f} a second, {how}", err=True)
+
+
+def _show_samples(samples: int, format_: str, options: dict[str, Any]) -> None:
+    from txlbench.commands.samples import SamplesRequest, run_samples
+
+    published = run_samples(SamplesRequest(samples=samples, **options))
+    if format_ == "json":
+        click.echo(json.dumps(published.record.content, indent=2))
+        return
+    show(published)

@@ -2,19 +2,25 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve
-from txlbench.commands.pretrained import continue_text
+from txlbench.commands.pretrained import causal_model, continue_text
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import Level
 from txlbench.config.measurements import evaluation_clamp, segments_of, training_span
+from txlbench.data.tokenized import Tokenizer
+from txlbench.data.vocabulary import Vocabulary
 from txlbench.errors import UserError
-from txlbench.evaluation.generation import Sampling, generate
+from txlbench.evaluation.generation import Sampling, generate, teacher_forced
 from txlbench.machine import own_device
 
 
@@ -59,62 +65,165 @@ class Sample:
     seconds: float
 
 
-def generate_text(request: GenerateRequest) -> Sample:
-    """Draws `request.tokens` symbols after the prompt.
+class Writer(Protocol):
+    """A model that continues texts."""
+
+    @property
+    def mem_len(self) -> int | None:
+        """Cached states; None where the newest tokens are read anew, or the cache is not ours."""
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """The ids of a text."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids."""
+
+    def draw(self, ids: NDArray[Any], tokens: int, seed: int) -> list[int]:
+        """As many ids after `ids`."""
+
+    def redraw(
+        self, ids: NDArray[Any], continuation: Sequence[int], seed: int
+    ) -> tuple[list[int], float]:
+        """What it draws after the same tokens by teacher forcing, and their mean loss in nats."""
+
+
+@dataclass(frozen=True)
+class OwnWriter:
+    """A model of this package, with a KV cache where its encoding allows one."""
+
+    loaded: LoadedModel
+    vocabulary: Vocabulary
+    sampling: Sampling
+    span: AttentionSpan | None
+    segment: int
+    device: torch.device
+
+    @property
+    def mem_len(self) -> int | None:
+        """See `Writer`."""
+        return None if self.span is None else self.span.mem_len
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """See `Writer`."""
+        return self.vocabulary.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `Writer`."""
+        return self.vocabulary.decode(ids)
+
+    def draw(self, ids: NDArray[Any], tokens: int, seed: int) -> list[int]:
+        """See `Writer`."""
+        model, generator = self.loaded.model, self._generator(seed)
+        drawn = generate(model, ids, self.span, self.segment, self.sampling, generator)
+        return list(islice(drawn, tokens))
+
+    def redraw(
+        self, ids: NDArray[Any], continuation: Sequence[int], seed: int
+    ) -> tuple[list[int], float]:
+        """See `Writer`."""
+        found: list[int] = []
+        loss, generator = 0.0, self._generator(seed)
+        for log_probs_NV in teacher_forced(
+            self.loaded.model, ids, continuation, self.span, self.segment, self.device
+        ):
+            for log_probs_V in log_probs_NV:
+                loss -= float(log_probs_V[continuation[len(found)]])
+                found.append(int(self.sampling.draw(log_probs_V[None], generator)))
+        return found, loss / len(found)
+
+    def _generator(self, seed: int) -> torch.Generator:
+        return torch.Generator(self.device).manual_seed(seed)
+
+
+@dataclass(frozen=True)
+class PretrainedWriter:
+    """A model of transformers, with its own tokenizer and cache."""
+
+    loaded: LoadedModel
+    tokenizer: Tokenizer
+    sampling: Sampling
+    mem_len: int | None = None
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """See `Writer`."""
+        return self.tokenizer.encode(text)[0]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `Writer`."""
+        return self.tokenizer.decode(ids)
+
+    def draw(self, ids: NDArray[Any], tokens: int, seed: int) -> list[int]:
+        """See `Writer`."""
+        how = self.sampling
+        return continue_text(self.loaded, ids, tokens, how.top_k, how.temperature, seed)
+
+    def redraw(
+        self, ids: NDArray[Any], continuation: Sequence[int], seed: int
+    ) -> tuple[list[int], float]:
+        """See `Writer`."""
+        model = causal_model(self.loaded)
+        logits_NV = model.forced_logits(ids, continuation)
+        targets_N = torch.tensor(continuation, device=logits_NV.device)
+        loss = torch.nn.functional.cross_entropy(logits_NV, targets_N)
+        how = self.sampling
+        return model.redrawn(logits_NV, how.top_k, how.temperature, seed), float(loss)
+
+
+def open_writer(request: GenerateRequest) -> tuple[ModelRef, Writer]:
+    """The model that writes, its weights read.
 
     Raises:
-        UserError: if the prompt is empty or not of the model's symbols.
+        UserError: if it has no vocabulary, or does not take an option.
     """
-    prompt = _prompt(request)
     if math.isnan(request.temperature):
         raise UserError("--temperature: not a number", "1 leaves probabilities as they are")
-    device = own_device(request.device)
-    ref = resolve(request.model, request.checkpoint)
+    device, ref = own_device(request.device), resolve(request.model, request.checkpoint)
+    sampling = Sampling(request.top_k, request.temperature)
     if ref.pretrained is not None:
-        return _pretrained_sample(request, prompt, ref, device)
+        for name in ("mem_len", "level"):
+            if getattr(request, name) is not None:
+                option = name.replace("_", "-")
+                raise UserError(f"--{option}: {ref.reference} has its own", "drop the option")
+        return ref, PretrainedWriter(ref.load(device), ref.tokenizer(), sampling)
     vocabulary = ref.vocabulary(request.level)
     if vocabulary is None:
         raise UserError(
             f"{ref.reference}: has weights but no vocabulary",
             "add the source's vocabulary file, or import it with one",
         )
-    ids = vocabulary.encode(prompt)
-    if not len(ids):
-        raise UserError("the prompt has no symbol", "give a text to continue")
     loaded = ref.load(device)
     span, segment = decoding_span(loaded, request.mem_len)
-    sampling, generator = Sampling(request.top_k, request.temperature), torch.Generator(device)
+    return ref, OwnWriter(loaded, vocabulary, sampling, span, segment, device)
+
+
+def generate_text(request: GenerateRequest) -> Sample:
+    """Draws `request.tokens` symbols after the prompt.
+
+    Raises:
+        UserError: if the prompt is empty or not of the model's symbols.
+    """
+    prompt = read_prompt(request)
+    _, writer = open_writer(request)
+    ids = encoded_prompt(writer, prompt)
     begin = time.perf_counter()
-    generator.manual_seed(request.seed)
-    drawn = generate(loaded.model, ids, span, segment, sampling, generator)
-    added = list(islice(drawn, request.tokens))
+    added = writer.draw(ids, request.tokens, request.seed)
     seconds = time.perf_counter() - begin
-    mem_len = None if span is None else span.mem_len
-    return Sample(vocabulary.decode([*ids, *added]), added, mem_len, seconds)
+    mem_len = writer.mem_len
+    if isinstance(writer, PretrainedWriter):
+        mem_len = len(ids) + len(added)
+    return Sample(writer.decode([*ids, *added]), added, mem_len, seconds)
 
 
-def _pretrained_sample(
-    request: GenerateRequest, prompt: str, ref: ModelRef, device: torch.device
-) -> Sample:
-    """The prompt continued by a model of transformers, with its own tokenizer and cache."""
-    for name in ("mem_len", "level"):
-        if getattr(request, name) is not None:
-            option = name.replace("_", "-")
-            raise UserError(f"--{option}: {ref.reference} has its own", "drop the option")
-    tokenizer = ref.tokenizer()
-    ids, _ = tokenizer.encode(prompt)
+def encoded_prompt(writer: Writer, prompt: str) -> NDArray[np.int64]:
+    """The ids of a prompt; UserError if there are none."""
+    ids = writer.encode(prompt)
     if not len(ids):
-        raise UserError("the prompt has no token", "give a text to continue")
-    loaded = ref.load(device)
-    begin = time.perf_counter()
-    added = continue_text(
-        loaded, ids, request.tokens, request.top_k, request.temperature, request.seed
-    )
-    seconds = time.perf_counter() - begin
-    return Sample(tokenizer.decode([*ids, *added]), added, len(ids) + len(added), seconds)
+        raise UserError("the prompt has no symbol", "give a text to continue")
+    return ids
 
 
-def _prompt(request: GenerateRequest) -> str:
+def read_prompt(request: GenerateRequest) -> str:
+    """The prompt, as given or from its file."""
     if (request.prompt is None) == (request.prompt_file is None):
         raise UserError("--prompt and --prompt-file: one of them is needed", "give one")
     if request.prompt is not None:

@@ -171,3 +171,37 @@ def _starts(path: Path, unit: re.Pattern[str]) -> Iterator[int]:
 
 def _offset(path: Path, unit: re.Pattern[str], number: int) -> int:
     return next(itertools.islice(_starts(path, unit), number, None), 0)
+
+
+JOINED = re.compile(r" ?@([-,.])@ ?")
+"""WikiText's hyphen, thousands separator and decimal point."""
+BEFORE = re.compile(r" +([,.;:!?%)\]}\u2019\u201d]|'(?:s|S|m|d|ll|re|ve|t)\b|n't\b)")
+"""What follows a word without a space."""
+AFTER = re.compile(r"([(\[{$\u00a3\u20ac\u2018\u201c]) +")
+"""What a word follows without a space."""
+BACKTICKS = re.compile(r" ?`` ?(.*?) ?''", re.DOTALL)
+QUOTES = re.compile(r'" (.*?) "', re.DOTALL)
+"""A pair of straight quotes, which lm1b and WikiText surround with spaces."""
+HEADING = re.compile(r"^ *((?:= )+)(.*?)((?: =)+) *$", re.MULTILINE)
+"""WikiText's = Title =, == or = = Section = =."""
+SENTENCES = re.compile(r"<S>\s*")
+
+
+def detokenized(text: str) -> str:
+    """The text of a word corpus as people would write it, for display.
+
+    For WikiText, PTB and lm1b, where punctuation and parts of contractions are words of their own.
+    What cannot be known, such as capitals, stays.
+    """
+    text = SENTENCES.sub("", text)
+    text = HEADING.sub(_heading, text)
+    text = JOINED.sub(r"\1", text)
+    text = BACKTICKS.sub(r' "\1"', text)
+    text = QUOTES.sub(r'"\1"', text)
+    text = AFTER.sub(r"\1", BEFORE.sub(r"\1", text))
+    return re.sub(r"[ \t]+(?=\n|$)|(?<=\n)[ \t]+|^[ \t]+", "", text)
+
+
+def _heading(found: re.Match[str]) -> str:
+    marks = "=" * found[1].count("=")
+    return f"{marks} {found[2]} {marks}"

@@ -1,7 +1,7 @@
 """Generates text token by token, drawn from the likeliest ones (top-k sampling)."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from txlbench.config.base import AttentionSpan
 from txlbench.models.interface import LanguageModel
+from txlbench.models.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -90,3 +91,51 @@ def _in_windows(
         drawn = sampling.draw(model.log_probs(hidden_BTD[:, -1]), generator)
         tokens_BT = torch.cat([tokens_BT, drawn], dim=1)
         yield int(drawn)
+
+
+AT_ONCE = 64
+"""Tokens whose log-probabilities are computed at once: vocabularies are large."""
+
+
+@torch.inference_mode()
+def teacher_forced(
+    model: LanguageModel,
+    prompt: NDArray[Any],
+    continuation: Sequence[int],
+    span: AttentionSpan | None,
+    segment: int,
+    device: torch.device,
+) -> Iterator[Tensor]:
+    """Log-probabilities [n, V] of the tokens of `continuation`, some at a time, in order.
+
+    Each is predicted from what `generate` had drawn it from, but by the plain pass without a
+    cache, all of them in one pass where keys can be masked to the same. Arguments as there.
+    """
+    tokens = [*prompt.tolist(), *continuation]
+    tokens_BT = torch.tensor([tokens], dtype=torch.int64, device=device)
+    if span is None:
+        yield from _forced_windows(model, tokens_BT, len(prompt), segment)
+        return
+    state: Any = model.initial_state(1, span)
+    for part_BT in tokens_BT[:, : len(prompt)].split(segment, dim=1):
+        hidden_BTD, state = model.forward(part_BT, state)
+    yield model.log_probs(hidden_BTD[:, -1])
+    rest_BT, at_once = tokens_BT[:, len(prompt) : -1], 1
+    if isinstance(state, Memory):
+        # One token a pass sees all that is remembered, and itself.
+        exact = span if span.same_length else replace(span, mem_len=span.mem_len + 1)
+        state = replace(state, span=replace(exact, same_length=True))
+        at_once = AT_ONCE
+    for part_BT in rest_BT.split(at_once, dim=1) if rest_BT.shape[1] else ():
+        hidden_BTD, state = model.forward(part_BT, state)
+        yield model.log_probs(hidden_BTD[0])
+
+
+def _forced_windows(
+    model: LanguageModel, tokens_BT: Tensor, first: int, length: int
+) -> Iterator[Tensor]:
+    """As `_in_windows` predicts them, the newest `length` tokens for each."""
+    for place in range(first, tokens_BT.shape[1]):
+        window_BT = tokens_BT[:, max(0, place - length) : place]
+        hidden_BTD, _ = model.forward(window_BT, model.initial_state(1, AttentionSpan(mem_len=0)))
+        yield model.log_probs(hidden_BTD[:, -1])

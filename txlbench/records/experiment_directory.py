@@ -22,12 +22,14 @@ from txlbench.records.finding_schema import (
 )
 from txlbench.records.probe_schema import ProbeRecord
 from txlbench.records.run_directory import RunDirectory
+from txlbench.records.sample_schema import SamplesRecord
 
 FINDINGS: Mapping[str, type[Finding]] = {
     "recl.json": ReclRecord,
     "context.json": ContextRecord,
     "probe.json": ProbeRecord,
     "attention.json": AttentionRecord,
+    "samples.json": SamplesRecord,
     "truth.json": TruthRecord,
     "bench.json": BenchRecord,
     "speed.json": SpeedRecord,

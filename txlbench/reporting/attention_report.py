@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from txlbench.records.attention_schema import AttentionRecord, HeadAttention, TermAttention
 from txlbench.reporting.context import with_interval
-from txlbench.reporting.pages.page import Answer, Remark
+from txlbench.reporting.pages.page import Answer, PagePart, Remark, Span
 from txlbench.reporting.table import EMPTY, Column, Table
 
 TERMS: Mapping[str, str] = {
@@ -19,6 +19,8 @@ TERMS: Mapping[str, str] = {
 """The paper's terms in words (section 3.3), and what encodings that have none add."""
 STRONGEST = 0.2
 """Share of its keys that count as those a query attends to most (the paper's Figure 6)."""
+STRONG, DEEPEST = "213, 94, 0", 0.6
+"""Red, green and blue of the keys that are marked, and how strong the deepest is."""
 EXACT = 1e-3
 """Spread over scale up to which distance alone decides a term: rounding."""
 
@@ -168,6 +170,35 @@ def attention_answers(record: AttentionRecord) -> tuple[Answer, ...]:
     """What is said first on the page."""
     found = {"Where": tuple(sentences(record)), "Terms of scores": tuple(term_sentences(record))}
     return (Answer(tuple(Remark(name, lines) for name, lines in found.items() if lines)),)
+
+
+def coloured_texts(record: AttentionRecord) -> Iterator[PagePart]:
+    """The context of the first target as text, as deep as each chosen head attends to it."""
+    shown = record.shown
+    if shown is None or not shown.is_text:
+        return
+    context = shown.tokens[: len(shown.tokens) - shown.count]
+    target = shown.tokens[len(context)]
+    for head in shown.heads:
+        shares = head.rows[0]
+        marked, most = set(strongest(shares)), max(shares)
+        spans = [
+            Span(
+                text,
+                f"{apart} back: {shares[apart]:.2%} of attention",
+                STRONG,
+                DEEPEST * (0.2 + 0.8 * shares[apart] / most) if apart in marked else 0.0,
+            )
+            for apart, text in zip(reversed(range(len(context))), context, strict=True)
+        ]
+        yield PagePart(
+            f"What head {head.layer}.{head.head} attends to",
+            notes=(
+                f"All that the query sees which predicts {target!r}, the last of it the token that "
+                "it reads; orange: the fifth of its keys with the most attention.",
+            ),
+            text=tuple(spans),
+        )
 
 
 def attention_lines(record: AttentionRecord) -> Iterator[Mapping[str, object]]:

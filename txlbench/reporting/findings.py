@@ -23,6 +23,7 @@ from txlbench.records.finding_schema import (
     read_finding,
 )
 from txlbench.records.probe_schema import ProbeRecord
+from txlbench.records.sample_schema import SamplesRecord
 from txlbench.reporting import (
     attention_report,
     context,
@@ -30,6 +31,7 @@ from txlbench.reporting import (
     context_tables,
     probes,
     recl,
+    samples,
     speed,
     truth,
 )
@@ -221,7 +223,7 @@ def model_palette(models: Iterable[str], directory: Path) -> Palette:
     return Palette((*known, *(model for model in wanted if model not in known)))
 
 
-def present(record: Finding, directory: Path, against: BenchRecord | None = None) -> Presentation:
+def present(record: Finding, directory: Path, against: BenchRecord | None) -> Presentation:
     """What is shown of a finding in `directory`; of a bench beside the speeds of another."""
     match record:
         case ReclRecord():
@@ -232,6 +234,8 @@ def present(record: Finding, directory: Path, against: BenchRecord | None = None
             return _probe(record, directory)
         case AttentionRecord():
             return _attention(record)
+        case SamplesRecord():
+            return _samples(record)
         case TruthRecord():
             return _truth(record, directory)
         case SpeedRecord():
@@ -332,6 +336,22 @@ def _attention(record: AttentionRecord) -> Presentation:
         tables=attention_report.attention_tables(record),
         lines=attention_report.attention_lines(record),
         figures={name: partial(draw, record) for name, draw in drawn.items()},
+        parts=tuple(attention_report.coloured_texts(record)),
+    )
+
+
+def _samples(record: SamplesRecord) -> Presentation:
+    return Presentation(
+        title=f"Samples of {record.title}",
+        heading=f"What does {record.title} write?",
+        lead=next(iter(samples.explanations(record))),
+        answers=samples.sample_answers(record),
+        short=samples.short_source(record),
+        tables=(samples.sample_table(record),),
+        lines=samples.sample_lines(record),
+        figures={},
+        picture=samples.sample_markdown(record),
+        parts=tuple(samples.sample_parts(record)),
     )
 
 

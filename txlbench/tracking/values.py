@@ -26,6 +26,7 @@ from txlbench.records.finding_schema import (
 )
 from txlbench.records.probe_schema import ProbeRecord
 from txlbench.records.run_directory import RunDirectory
+from txlbench.records.sample_schema import SamplesRecord
 from txlbench.records.schema import Facts, LogLine, Summary
 
 AXES = ("step", "tokens", "targets")
@@ -194,7 +195,7 @@ def title_of_finding(kind: str, finding: Finding, folder: str) -> str:
     groups: list[Iterable[str]] = []
     if isinstance(finding, ReclRecord | ContextRecord):
         groups = [group.models for group in finding.groups]
-    elif isinstance(finding, SpeedRecord | ProbeRecord | AttentionRecord):
+    elif isinstance(finding, SpeedRecord | ProbeRecord | AttentionRecord | SamplesRecord):
         groups = [finding.models]
     return f"{kind} of {' | '.join(map(', '.join, groups))}"[:200] if groups else folder
 
@@ -222,6 +223,8 @@ def values_of_finding(finding: Finding) -> Iterator[Value]:
             return _probe(finding)
         case AttentionRecord():
             return _attention(finding)
+        case SamplesRecord():
+            return _samples(finding)
         case TruthRecord():
             return _truth(finding)
         case BenchRecord():
@@ -289,6 +292,14 @@ def _attention(record: AttentionRecord) -> Iterator[Value]:
             of_layer = [t.scale for t in record.terms if (t.layer, t.term) == (layer, letter)]
             mean = sum(of_layer) / max(1, len(of_layer))
             yield Value(f"score_scale_{letter}/{record.title}", mean, layer)
+
+
+def _samples(record: SamplesRecord) -> Iterator[Value]:
+    """The step is the number of the sample."""
+    for number, each in enumerate(record.samples, start=1):
+        yield Value(f"sample_nats/{record.title}", each.loss, number)
+        if each.reference_loss is not None:
+            yield Value(f"reference_nats/{record.title}", each.reference_loss, number)
 
 
 def _truth(record: TruthRecord) -> Iterator[Value]:

@@ -7,6 +7,7 @@ their output matrix (Gemma 2, Cohere, Granite), and only where they count.
 
 import inspect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -253,6 +254,31 @@ class CausalModel:
             pad_token_id=0,
         )
         return found_BT[0, prompt_BT.shape[1] :].tolist()
+
+    @torch.inference_mode()
+    def forced_logits(self, ids: NDArray[np.int64], continuation: Sequence[int]) -> Tensor:
+        """Logits [N, V] of the tokens of `continuation` after `ids`, in one pass; float32."""
+        device = next(self.network.parameters()).device
+        tokens_BT = torch.tensor([[*ids.tolist(), *continuation][:-1]], device=device)
+        places_C = torch.arange(len(ids) - 1, tokens_BT.shape[1], device=device)
+        return self._logits(tokens_BT, places_C)[0].float()
+
+    def redrawn(
+        self, logits_NV: Tensor, top_k: int | None, temperature: float, seed: int
+    ) -> list[int]:
+        """The tokens that `generate` draws from these logits, none of which ends the text."""
+        ends = self.network.generation_config.eos_token_id
+        if ends is not None:
+            logits_NV = logits_NV.clone()
+            logits_NV[:, ends] = -torch.inf
+        torch.manual_seed(seed)
+        drawn = []
+        for logits_V in logits_NV / temperature:
+            if top_k is not None:
+                least = logits_V.topk(min(top_k, len(logits_V))).values[-1]
+                logits_V = logits_V.masked_fill(logits_V < least, -torch.inf)
+            drawn.append(int(torch.multinomial(logits_V.softmax(-1)[None], 1)))
+        return drawn
 
 
 def _no_attention_length(reference: str, why: str) -> UserError:

@@ -70,6 +70,15 @@ class Log:
 
 
 @dataclass(frozen=True)
+class SideText:
+    """A text that is read beside others; `about` is what is said of it."""
+
+    title: str
+    about: str
+    text: str
+
+
+@dataclass(frozen=True)
 class PagePart:
     """A part of a page with a heading of its own; what is empty is not shown.
 
@@ -77,6 +86,7 @@ class PagePart:
         answers: in words, before everything else.
         notes: sentences below everything else.
         text: of which each span is coloured.
+        passages: texts side by side.
     """
 
     title: str
@@ -86,11 +96,12 @@ class PagePart:
     tables: tuple[Table, ...] = ()
     logs: tuple[Log, ...] = ()
     text: tuple[Span, ...] = ()
+    passages: tuple[SideText, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         parts = (self.answers, self.notes, self.pictures, self.tables, self.logs, self.text)
-        return not any(parts)
+        return not any((*parts, self.passages))
 
 
 @dataclass(frozen=True)
