@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from tests.config.experiments import run
-from txlbench.config.identity import decisive_settings, differences, fingerprint, run_id
+from txlbench.config.identity import (
+    decisive_settings,
+    differences,
+    fingerprint,
+    hashed_fields,
+    run_id,
+)
+from txlbench.config.measurements import training_regime
+from txlbench.config.run_config import EvaluateConfig
 from txlbench.config.train import TrainConfig
 
 OWN = {"name": "mine", "path": "a.txt", "level": "char"}
@@ -135,3 +143,19 @@ def test_decisive_settings_differ_where_ids_do_and_say_how():
     assert differences(old, new) == ["train.lr was 0.00025 and is 0.5", "seed was 1 and is 2"]
     assert differences(old, decisive_settings(run(corpus={"name": "enwiki-sample"}))) == []
     assert differences({}, new) == []  # of a time when nothing was noted
+
+
+def test_results_of_earlier_versions_are_found():
+    """Outcomes and evaluations were stored under these settings; later ones count where set."""
+    config = run()
+    stored = {
+        *("split", "tgt_len", "mem_len", "batch_size", "attention_lengths"),
+        *("clamp_len", "tokens", "stride", "tolerance"),
+    }
+    assert set(hashed_fields(config.evaluate)) == stored
+    regime = training_regime(run(train={"recurrence": False, "tgt_len": 16}), "test")
+    assert set(hashed_fields(regime)) == {
+        *("regime", "split", "tgt_len", "stride", "mem_len", "same_length", "attention_length"),
+        *("clamp_len", "batch_size", "tokens", "exact"),
+    }
+    assert "rope_scaling" in hashed_fields(EvaluateConfig(rope_scaling="ntk"))

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.records.as_record import as_record
+from txlbench.config.identity import hashed_fields
 from txlbench.config.measurements import training_regime
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
@@ -98,7 +99,7 @@ def test_results_are_those_of_the_same_evaluation(tmp_path):
     content = json.loads(json.dumps(content))
     assert as_record(Summary, content).outcome(CONFIG.evaluate) is None
     (entry,) = content["results"]
-    newer = {**entry, "evaluate": CONFIG.evaluate.model_dump(mode="json"), "best_length": 7}
+    newer = {**entry, "evaluate": hashed_fields(CONFIG.evaluate), "best_length": 7}
     content["results"] += [{**newer, "best_length": 5}, newer]
     assert as_record(Summary, content).outcome(CONFIG.evaluate).best_length == 7
 

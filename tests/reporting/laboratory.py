@@ -11,6 +11,7 @@ import yaml
 
 from tests.records.as_record import append_line, as_record
 from txlbench.config.grid import Line
+from txlbench.config.identity import hashed_fields
 from txlbench.config.measurements import (
     Measurement,
     at_attention_length,
@@ -186,7 +187,7 @@ def summary(config: RunConfig, best: float, record: Mapping[str, Any]) -> dict[s
         "training": {"steps": 100, "tokens": 6400, "targets_trained": 6400, "best_step": 100},
         "results": [
             {
-                "evaluate": config.evaluate.model_dump(mode="json"),
+                "evaluate": hashed_fields(config.evaluate),
                 "init": evaluation(training_regime(config, split), best + gap, record),
                 "best": evaluation(
                     at_attention_length(config, split, length), sweep[length], record

@@ -6,6 +6,7 @@ one line with file, line number and remedy.
 
 import re
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -132,6 +133,8 @@ class EvaluateConfig(Section):
         rope_factor: its factor; default attention length over keys met in training, at least 1.
         tolerance: nats within which a shorter attention length counts as equal to the best.
     """
+
+    ADDED = MappingProxyType({"rope_scaling": None, "rope_factor": None})
 
     split: Split = "test"
     tgt_len: int | None = Field(None, ge=1)

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from txlbench.config.base import Split
+from txlbench.config.identity import hashed_fields
 from txlbench.config.loading import Document, refusal
 from txlbench.config.measurements import Measurement
 from txlbench.config.run_config import EvaluateConfig
@@ -235,7 +236,7 @@ class Summary(Record):
 
     def outcome(self, evaluate: EvaluateConfig) -> Outcome | None:
         """The newest results obtained under exactly `evaluate`, None if there are none."""
-        wanted = evaluate.model_dump(mode="json")
+        wanted = hashed_fields(evaluate)
         found = [each for each in self.results or () if each.evaluate == wanted]
         return found[-1] if found else None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from txlbench.config.base import Split
+from txlbench.config.identity import hashed_fields
 from txlbench.config.measurements import (
     Measurement,
     at_attention_length,
@@ -118,7 +119,7 @@ def _outcome(run: RunDirectory, config: RunConfig) -> Outcome:
     regime = _read(run, training_regime(config, "valid")).loss
     best = best_length(losses, regime)
     return Outcome(
-        evaluate=config.evaluate.model_dump(mode="json"),
+        evaluate=hashed_fields(config.evaluate),
         init=init,
         best=sweeps[split][best] if best else init,
         best_length=best,
