@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_TO_TEST := $(VENV)/.ready-to-test
+READY_FOR_SERVICES := $(VENV)/.ready-for-services
 READY_FOR_HF := $(VENV)/.ready-for-hf
 
 .PHONY: help setup demo planted copy smollm2 test test-full test-services check figures clean
@@ -26,6 +27,10 @@ $(READY): pyproject.toml constraints.txt
 
 $(READY_TO_TEST): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '.[sample,dev]'
+	@touch $@
+
+$(READY_FOR_SERVICES): $(READY_TO_TEST)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '.[sample,dev,browser]'
 	@touch $@
 
 $(READY_FOR_HF): $(READY)
@@ -54,7 +59,7 @@ test: $(READY_TO_TEST)  ## the tests, under 6 minutes on two cores
 test-full: $(READY_TO_TEST)  ## the long tests, under 35 minutes
 	$(BIN)/python -m pytest -q -m full
 
-test-services: $(READY_TO_TEST)  ## tests against a real Slurm, which is installed as root; 10 minutes
+test-services: $(READY_FOR_SERVICES)  ## tests with a real Slurm and Chromium, installed as root; 12 minutes
 	tests/services/install.sh
 	$(BIN)/python -m pytest -q -m services
 

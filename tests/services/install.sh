@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs what tests/services needs from Debian's packages; their daemons are started by the tests.
 set -euo pipefail
-packages=(slurm-wlm munge)
-if type sbatch slurmctld slurmd munged > /dev/null 2>&1; then
+packages=(slurm-wlm munge chromium fonts-dejavu-core)
+if type sbatch slurmctld slurmd munged chromium > /dev/null 2>&1; then
   exit 0
 fi
 if ! command -v apt-get > /dev/null; then
-  echo "make test-services: needs Slurm and munge, which it installs with apt-get only; install them and call it again" >&2
+  echo "make test-services: needs Slurm, munge and Chromium, which it installs with apt-get only; install them and call it again" >&2
   exit 2
 fi
 if [ "$(id -u)" -ne 0 ]; then

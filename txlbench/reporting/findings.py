@@ -53,6 +53,7 @@ from txlbench.reporting.figures.style import (
 from txlbench.reporting.pages import finding_words
 from txlbench.reporting.pages.page import Answer, Page, PagePart, render, tables_of
 from txlbench.reporting.pages.pictures import picture
+from txlbench.reporting.pages.result_index import refresh_index
 from txlbench.reporting.table import Table, latex, markdown, plain_text
 
 
@@ -172,9 +173,7 @@ def write_finding_page(path: Path, command: str) -> Path:
     """Writes the page of the finding `path` only; see `report_finding`."""
     record = _commanded(read_finding(path, FINDINGS[path.name]), command)
     with named_damage(path):
-        page = present(record, path.parent, None).page()
-        write_text(path.with_suffix(".html"), render(page))
-    return path.with_suffix(".html")
+        return _write_page(path.with_suffix(""), present(record, path.parent, None))
 
 
 def _commanded(record: Finding, command: str) -> Finding:
@@ -192,9 +191,15 @@ def _write(stem: Path, shown: Presentation, look: Look) -> FindingReport:
     with style(look.width):
         for name, draw in shown.figures.items():
             paths += write_figure(draw(), stem.parent / "figures" / name, shown, look)
-    paths.insert(0, stem.with_suffix(".html"))
-    write_text(paths[0], render(shown.page()))
-    return FindingReport(tuple(paths), shown.text)
+    return FindingReport((_write_page(stem, shown), *paths), shown.text)
+
+
+def _write_page(stem: Path, shown: Presentation) -> Path:
+    """The page, and the index that lists it."""
+    path = stem.with_suffix(".html")
+    write_text(path, render(shown.page()))
+    refresh_index(path.parent.parent)
+    return path
 
 
 def _csv(lines: Iterable[Mapping[str, object]]) -> str:

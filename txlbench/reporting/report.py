@@ -162,7 +162,7 @@ def _write_page(directory: ExperimentDirectory, results: Results, provenance: Pr
 
 
 def refresh_pages(finding: Path, command: str) -> list[Path]:
-    """Makes the pages anew that show the finding: of experiments that have one, and the index.
+    """Makes the pages of experiments anew that show the finding.
 
     Returns:
         The directories of these experiments.
@@ -170,7 +170,6 @@ def refresh_pages(finding: Path, command: str) -> list[Path]:
     experiments = [each for each in experiments_of(finding) if each.page.exists()]
     for experiment in experiments:
         write_page(experiment, command)
-    refresh_index(finding.parent.parent)
     return [each.path for each in experiments]
 
 
