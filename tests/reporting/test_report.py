@@ -11,7 +11,7 @@ from tests.reporting.laboratory import COMMIT, Laboratory, append_line, quality
 from txlbench.records.schema import RunState
 from txlbench.reporting.figures import attention_length, learning_curves, losses
 from txlbench.reporting.figures import losses as rows_figure
-from txlbench.reporting.figures.style import COLOURS, Palette, style
+from txlbench.reporting.figures.style import COLOURS, style
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.report import FIGURES, draw_all, report
 
@@ -56,12 +56,6 @@ def test_rows_keep_their_colour(laboratory: Laboratory) -> None:
         assert figure is not None
         used = {line.get_color() for line in figure.figure.axes[0].lines}
         assert used == set(COLOURS[:3])
-
-
-def test_rows_that_share_a_colour_differ_in_marker() -> None:
-    palette = Palette(tuple(map(str, range(2 * len(COLOURS)))))
-    looks = {(palette.colour(label), palette.marker(label)) for label in palette.labels}
-    assert len(looks) == 2 * len(COLOURS)
 
 
 def test_what_has_no_numbers_is_named_not_drawn(laboratory: Laboratory) -> None:

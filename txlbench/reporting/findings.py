@@ -228,7 +228,7 @@ def model_palette(models: Iterable[str], directory: Path) -> Palette:
     return Palette((*known, *(model for model in wanted if model not in known)))
 
 
-def present(record: Finding, directory: Path, against: BenchRecord | None) -> Presentation:
+def present(record: Finding, directory: Path, against: BenchRecord | None = None) -> Presentation:
     """What is shown of a finding in `directory`; of a bench beside the speeds of another."""
     match record:
         case ReclRecord():

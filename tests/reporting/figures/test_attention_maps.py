@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.reporting.attention_records import record
-from tests.reporting.figures.test_style import assert_on_canvas
+from tests.reporting.canvas import assert_legible
 from txlbench.reporting import attention_report
 from txlbench.reporting.figures import attention_maps
 from txlbench.reporting.figures.style import frame, style
@@ -33,7 +33,7 @@ def test_all_text_is_on_the_canvas(name, size):
             assert len(made.letters) < 2
             return
         frame(drawing, Source(), "", with_title=True)
-        assert_on_canvas(drawing.figure)
+        assert_legible(drawing.figure)
 
 
 def test_a_map_has_a_line_for_each_head_and_shows_its_profile():

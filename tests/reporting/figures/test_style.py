@@ -1,117 +1,28 @@
-"""Figures of any size: every text on the canvas, colours that colour-blind readers tell apart."""
+"""The look of figures: names that fit, files for a paper, colours for every kind of sight."""
 
 import itertools
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
+from tests.reporting.figure_records import LONG
 from tests.reporting.laboratory import Laboratory, quality
-from tests.reporting.recl_records import write_record
-from txlbench.records.finding_schema import ReclRecord, read_finding
-from txlbench.records.run_directory import RunState
 from txlbench.reporting import report
 from txlbench.reporting.experiment_results import read_results
-from txlbench.reporting.figures.recl_curves import draw_gains, draw_losses
-from txlbench.reporting.figures.series import unit_of
 from txlbench.reporting.figures.style import (
     COLOURS,
     Look,
     Palette,
     cut,
-    frame,
     height_for,
     style,
     text_width,
     wrap,
 )
 from txlbench.reporting.provenance import Provenance
-from txlbench.reporting.recl import full_source, short_source
 from txlbench.reporting.report import FIGURES, draw_all
-
-LONG = "a name that nobody could want to read in full beside any line of any figure, number"
-
-
-def assert_on_canvas(figure: Figure) -> None:
-    """Draws the figure; each text that is shown lies within it, and its axes have some room."""
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    width, height = figure.bbox.size
-    for axes in (each for each in figure.axes if each.get_label() != "<colorbar>"):
-        assert axes.bbox.width > 0.25 * width
-        assert axes.bbox.height > 50
-    for text in figure.findobj(Text):
-        if not text.get_text().strip() or not text.get_visible() or _is_hidden_tick(figure, text):
-            continue
-        box = text.get_window_extent(canvas.get_renderer())
-        where = f"{text.get_text()!r} at {box}, canvas {width} x {height}"
-        assert box.x0 >= -0.5, where
-        assert box.y0 >= -0.5, where
-        assert box.x1 <= width + 0.5, where
-        assert box.y1 <= height + 0.5, where
-
-
-def _is_hidden_tick(figure: Figure, text: Text) -> bool:
-    """Whether it labels a tick outside the limits of its axis, which is not drawn."""
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
-                if text in (tick.label1, tick.label2):
-                    return not low <= tick.get_loc() <= high
-    return False
-
-
-def rows(count: int) -> list[dict[str, object]]:
-    """Rows of every encoding, with long labels and short ones, words and no spaces."""
-    kinds = [
-        {"model.encoding": "xl"},
-        {"model.encoding": "shaw"},
-        {"model.encoding": "absolute", "train.recurrence": False, "train.loss": "half"},
-    ]
-    names = (f"{LONG} {{}}", "row {}", f"{'W' * 60}{{}}")
-    return [
-        {
-            "label": names[i % 3].format(i),
-            "set": {**kinds[i % 3], "train.lr": 1e-3 / (1 + i)},
-        }
-        for i in range(count)
-    ]
-
-
-@pytest.mark.parametrize(("count", "width"), [(1, 7.2), (2, 3.3), (6, 7.2), (18, 3.3)])
-def test_no_text_leaves_the_canvas(laboratory: Laboratory, count: int, width: float) -> None:
-    directory = laboratory.experiment(rows=rows(count), seeds=[1])
-    for index, (line, config, run) in enumerate(laboratory.runs(directory)):
-        if index % 5 == 4:
-            laboratory.fail(run, config, line, RunState.DIVERGED, "loss became nan")
-        elif index % 7 != 5:  # those are not run
-            laboratory.finish(run, config, line)
-    results = read_results(directory)
-    source = Provenance.of(results, "txlbench ablate small.yaml")
-    missing = f"Not shown: {', '.join(results.left_out(unit_of(results)))}"
-    for draw in FIGURES.values():
-        with style(width):
-            drawing = draw(results, Palette(results.labels))
-            assert drawing is not None
-            frame(drawing, source, missing, with_title=True)
-            assert_on_canvas(drawing.figure)
-
-
-@pytest.mark.parametrize("width", [7.2, 3.3])
-@pytest.mark.parametrize("draw", [draw_gains, draw_losses])
-def test_no_text_of_recl_leaves_the_canvas(tmp_path, draw, width):
-    record = read_finding(write_record(tmp_path) / "recl.json", ReclRecord)
-    source = SimpleNamespace(short=short_source(record), full=full_source(record))
-    with style(width):
-        drawing = draw(record, next(record.named_groups()), Palette(tuple(record.models)))
-        frame(drawing, source, "", with_title=True)
-        assert_on_canvas(drawing.figure)
 
 
 def test_of_many_rows_the_best_and_the_worst_are_drawn(
@@ -195,9 +106,15 @@ def lab(colour: str, sight: np.ndarray) -> np.ndarray:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-@pytest.mark.parametrize(("count", "apart"), [(8, 18), (len(COLOURS), 12)])
-def test_colours_differ_for_every_kind_of_sight(count: int, apart: float) -> None:
-    for one, other in itertools.combinations(COLOURS[:count], 2):
+def test_colours_differ_for_every_kind_of_sight() -> None:
+    for one, other in itertools.combinations(COLOURS, 2):
         for sight in SIGHT:
             distance = np.linalg.norm(lab(one, sight) - lab(other, sight))
-            assert distance > apart, (one, other, distance)
+            assert distance > 18, (one, other, distance)
+
+
+def test_no_colour_comes_twice_without_another_line_and_marker() -> None:
+    palette = Palette(tuple(map(str, range(report.MOST_ROWS))))
+    for mark in (palette.marker, palette.dash):
+        looks = {(palette.colour(label), mark(label)) for label in palette.labels}
+        assert len(looks) == report.MOST_ROWS

@@ -12,7 +12,7 @@ from txlbench.config.measurements import Measurement
 from txlbench.records.schema import Outcome, SweepPoint
 from txlbench.reporting.experiment_results import Results, RunResult
 from txlbench.reporting.figures.series import LineFigure, by_label, over_seeds, seeds_of, unit_of
-from txlbench.reporting.figures.style import DASHED, Drawing, Palette, key_handle, scaled
+from txlbench.reporting.figures.style import DASHED, Dashes, Drawing, Palette, key_handle, scaled
 
 LOGARITHMIC_FROM = 4
 """Lengths whose largest is this many times the smallest stand on a log scale."""
@@ -33,7 +33,7 @@ def draw(results: Results, palette: Palette) -> Drawing | None:
     for label, part in parts.items():
         found, colour = over_seeds(part, "attention_length"), palette.colour(label)
         lines.add(label, found, with_markers=False)
-        _draw_line(lines.axes, part, found["mean"], colour)
+        _draw_line(lines.axes, part, found["mean"], colour, palette.dash(label))
         heights += _draw_markers(lines.axes, rows[label], colour)
     _set_lengths(lines, sorted(set(frame["attention_length"])), heights)
     subtitle = f"{split}; every query sees so many keys, itself included{seeds_of(frame)}"
@@ -65,11 +65,11 @@ def _sweep_point(run: RunResult, point: SweepPoint) -> dict[str, object]:
     }
 
 
-def _draw_line(axes: Axes, part: pd.DataFrame, mean: pd.Series, colour: str) -> None:
-    """Solid where positions were trained, dashed beyond."""
+def _draw_line(axes: Axes, part: pd.DataFrame, mean: pd.Series, colour: str, dash: Dashes) -> None:
+    """The row's own line where positions were trained, dashed beyond."""
     beyond = set(part.loc[part["extrapolated"], "attention_length"])
     trained = mean[[length not in beyond for length in mean.index]]
-    axes.plot(trained.index, trained, color=colour)
+    axes.plot(trained.index, trained, color=colour, linestyle=dash)
     if beyond:
         joined = mean[[length in beyond or length in trained.index[-1:] for length in mean.index]]
         axes.plot(joined.index, joined, color=colour, linestyle=DASHED)

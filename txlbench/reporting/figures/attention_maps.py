@@ -22,8 +22,10 @@ from txlbench.reporting.figures.style import (
     Palette,
     key_handle,
     new_figure,
+    new_page,
     scaled,
     text_width,
+    write_on,
 )
 from txlbench.reporting.figures.token_credit import MONOSPACE, flow, visible
 
@@ -171,15 +173,12 @@ def draw_text(record: AttentionRecord) -> Drawing | None:
     tokens = [visible(token, 99) for token in shown.tokens[: len(shown.tokens) - shown.count + 1]]
     blocks = [_lines(tokens, head, room) for head in shown.heads]
     heights = [scaled(0.4 + 0.2 * lines) for _, lines in blocks]
-    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
-    axes = figure.subplots()
-    axes.set_axis_off()
-    axes.set_xlim(-0.04, width)
-    axes.set_ylim(sum(heights), 0)
+    figure = new_page(sum(heights))
+    (axes,) = figure.axes
     top = 0.0
     for head, (places, _), height in zip(shown.heads, blocks, heights, strict=True):
         name = f"layer {head.layer}, head {head.head}"
-        axes.text(0, top + scaled(0.12), name, va="center", fontsize=scaled(9))
+        write_on(axes, 0, top + scaled(0.12), name, fontsize=scaled(9))
         for column, line, text, share in places:
             _write(axes, column * letter, top + scaled(0.34 + 0.2 * line), text, share, letter)
         top += height
@@ -200,7 +199,7 @@ def _write(
         patch = Rectangle(corner, len(text) * letter, height, fc=STRONG, alpha=depth, lw=0)
         axes.add_patch(patch)
     weight = "bold" if share is None else "normal"
-    axes.text(left, middle, text, va="center", fontsize=scaled(9), family=MONOSPACE, weight=weight)
+    write_on(axes, left, middle, text, fontsize=scaled(9), family=MONOSPACE, weight=weight)
 
 
 _REDS = LinearSegmentedColormap.from_list("reds", ["#FBE3D2", "#F0A06A", "#D55E00", "#7F3800"])

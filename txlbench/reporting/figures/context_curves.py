@@ -13,11 +13,11 @@ from txlbench.reporting.figures.labels import (
     set_contexts,
     set_limits,
     set_logarithmic,
+    shade,
     unit_name,
 )
 from txlbench.reporting.figures.style import (
     DASHED,
-    SHADE,
     Drawing,
     Palette,
     height_for,
@@ -39,17 +39,17 @@ def draw_curves(record: ContextRecord, group: ContextGroup, palette: Palette) ->
         colour = palette.colour(curve.model)
         marker = palette.marker(curve.model)
         law = laws.get(curve.model)
-        style = "none" if law else "-"
+        dash = palette.dash(curve.model)
+        style = "none" if law else dash
         axes.plot(
             record.contexts, shown, color=colour, marker=marker, ms=scaled(4), linestyle=style
         )
-        heights += [*shown, *_band(axes, record, curve.losses, colour)]
+        heights += [*shown, *_band(axes, record, curve.losses, colour, len(group.models))]
         if law is not None:
             fitted = (law.alpha.value / where) ** law.beta.value + law.gamma.value
-            axes.plot(where, [displayed(each, record.unit) for each in fitted], color=colour)
-        ends.append(
-            End(record.contexts[-1], shown[-1], curve.model, colour, palette.ink(curve.model))
-        )
+            bits = [displayed(each, record.unit) for each in fitted]
+            axes.plot(where, bits, color=colour, linestyle=dash)
+        ends.append(_end(record.contexts[-1], shown[-1], palette, curve.model))
     set_limits(axes, heights, record.unit)
     _set_contexts(axes, record.contexts, "" if several else f"context ({record.counted_in})")
     axes.set_ylabel(unit_name(record.unit, axes.get_yscale()))
@@ -63,6 +63,12 @@ def draw_curves(record: ContextRecord, group: ContextGroup, palette: Palette) ->
     return Drawing(figure, title, subtitle, key)
 
 
+def _end(x: float, y: float, palette: Palette, model: str, said: str = "") -> End:
+    """The end of a model's line, with what is said behind its name."""
+    colour, ink, dash = palette.colour(model), palette.ink(model), palette.dash(model)
+    return End(x, y, model + said, colour, ink, dash=dash)
+
+
 def _set_contexts(axes: Axes, contexts: tuple[int, ...], label: str) -> None:
     """Ticks at the contexts, on a log scale where they are not evenly spaced."""
     if len(set(np.diff(contexts).tolist())) > 1:
@@ -73,14 +79,14 @@ def _set_contexts(axes: Axes, contexts: tuple[int, ...], label: str) -> None:
 
 
 def _band(
-    axes: Axes, record: ContextRecord, values: tuple[Interval, ...], colour: str
+    axes: Axes, record: ContextRecord, values: tuple[Interval, ...], colour: str, count: int
 ) -> list[float]:
     """Shades the intervals of losses, if there are any; the heights that it takes."""
     if any(each.low is None for each in values):
         return []
     low = [displayed(each.low or 0.0, record.unit) for each in values]
     high = [displayed(each.high or 0.0, record.unit) for each in values]
-    axes.fill_between(record.contexts, low, high, color=colour, alpha=SHADE, lw=0)
+    shade(axes, record.contexts, low, high, colour, count)
     return [*low, *high]
 
 
@@ -93,14 +99,17 @@ def _draw_above_best(
         colour = palette.colour(curve.model)
         heights = [each.value for each in values]
         axes.plot(
-            record.contexts, heights, color=colour, marker=palette.marker(curve.model), ms=scaled(4)
+            record.contexts,
+            heights,
+            color=colour,
+            linestyle=palette.dash(curve.model),
+            marker=palette.marker(curve.model),
+            ms=scaled(4),
         )
         low = [each.value if each.low is None else each.low for each in values]
         high = [each.value if each.high is None else each.high for each in values]
-        axes.fill_between(record.contexts, low, high, color=colour, alpha=SHADE, lw=0)
-        ends.append(
-            End(record.contexts[-1], heights[-1], curve.model, colour, palette.ink(curve.model))
-        )
+        shade(axes, record.contexts, low, high, colour, len(group.models))
+        ends.append(_end(record.contexts[-1], heights[-1], palette, curve.model))
     _set_contexts(axes, record.contexts, f"context ({record.counted_in})")
     axes.set_ylabel(f"above {_short(group.best)} ({unit_of_loss(record.unit)})")
     label_ends(axes, ends)
@@ -121,25 +130,29 @@ def draw_harm(record: ContextRecord, group: ContextGroup, palette: Palette) -> D
         colour = palette.colour(curve.model)
         steps = curve.harm[: len(record.contexts) - 1]
         longer = [step.longer for step in steps]
-        for values, line in (
-            ([step.harmed for step in steps], "-"),
-            ([step.helped for step in steps], DASHED),
+        marker = palette.marker(curve.model)
+        for values, line, fill in (
+            ([step.harmed for step in steps], palette.dash(curve.model), colour),
+            ([step.helped for step in steps], DASHED, "white"),
         ):
             heights = [each.value for each in values]
-            axes.plot(longer, heights, color=colour, linestyle=line, marker="o", ms=scaled(3))
+            axes.plot(
+                longer, heights, color=colour, linestyle=line, marker=marker, mfc=fill, ms=scaled(4)
+            )
             low = [each.value if each.low is None else each.low for each in values]
             high = [each.value if each.high is None else each.high for each in values]
-            axes.fill_between(longer, low, high, color=colour, alpha=SHADE, lw=0)
-        ends.append(
-            End(longer[-1], steps[-1].harmed.value, curve.model, colour, palette.ink(curve.model))
-        )
+            shade(axes, longer, low, high, colour, len(group.models))
+        ends.append(_end(longer[-1], steps[-1].harmed.value, palette, curve.model))
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
     axes.set_ylabel("share of tokens")
     _set_contexts(axes, record.contexts[1:], f"context grown to ({record.counted_in})")
     label_ends(axes, ends)
     delta = group.curves[0].harm[0].delta
-    key = (key_handle("harmed"), key_handle("helped", DASHED))
+    key = (
+        key_handle("harmed", marker="o"),
+        key_handle("helped", DASHED, marker="o", mfc="white"),
+    )
     title = f"Tokens that a longer context harms{f', group {group.name}' * bool(group.name)}"
     subtitle = f"loss changed by more than {delta:g} nats from one context to the next"
     return Drawing(figure, title, subtitle, key)
@@ -165,9 +178,9 @@ def draw_information(
         above = [pair for pair in zip(each.lengths, each.nats, strict=True) if pair[1].value > 0]
         if main and above:
             fitted = each.exponent
-            label = each.model + (f": {fitted.value:.2f}" if fitted else ": no power law")
+            said = f": {fitted.value:.2f}" if fitted else ": no power law"
             last, nats = above[-1]
-            ends.append(End(last, nats.value, label, colour, palette.ink(each.model)))
+            ends.append(_end(last, nats.value, palette, each.model, said))
     if not ends:
         return None
     axes.set_xscale("log", base=2)

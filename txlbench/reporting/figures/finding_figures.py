@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -15,12 +16,18 @@ from txlbench.records.finding_schema import (
     TruthRecord,
     TruthRow,
 )
-from txlbench.reporting.figures.labels import End, label_ends, set_contexts, set_logarithmic
+from txlbench.reporting.figures.labels import (
+    End,
+    label_ends,
+    set_contexts,
+    set_logarithmic,
+    shade,
+)
 from txlbench.reporting.figures.style import (
     COLOURS,
     DASHED,
     GREY,
-    MARKERS,
+    Dashes,
     Drawing,
     Palette,
     cut,
@@ -32,7 +39,7 @@ from txlbench.reporting.figures.style import (
 from txlbench.reporting.speed import name_of, published_speedups, three_digits, ways_of
 
 PAPER = "paper (Table 9)"
-LINE_STYLES = ("-", "--", ":", "-.")
+LINE_STYLES: tuple[Dashes, ...] = ("-", "--", ":", "-.")
 Point = tuple[int, float, float, float]
 """Attention length, speedup, and its quartiles."""
 
@@ -52,14 +59,14 @@ def draw_speed(record: SpeedRecord, palette: Palette) -> Drawing:
         model = next(iter(lines.values())).model
         colour, index = palette.colour(model), ways[model]
         ways[model] += 1
-        style = {"linestyle": LINE_STYLES[index % 4], "marker": MARKERS[index % len(MARKERS)]}
-        _draw_curve(axes, curve, color=colour, **style)
+        dash = LINE_STYLES[index % len(LINE_STYLES)]
+        _draw_curve(axes, curve, color=colour, linestyle=dash, marker=palette.marker(model))
         label = f"{name}: {three_digits(curve[-1][1])}x"
-        ends.append(End(curve[-1][0], curve[-1][1], label, colour, palette.ink(model)))
+        ends.append(End(*curve[-1][:2], label, colour, palette.ink(model), dash=dash))
     if paper:
         lengths, published = list(paper), list(paper.values())
         axes.plot(lengths, published, color=GREY, linestyle=DASHED, marker="x")
-        ends.append(End(lengths[-1], published[-1], PAPER, GREY, to_rgb(GREY)))
+        ends.append(End(lengths[-1], published[-1], PAPER, GREY, to_rgb(GREY), dash=DASHED))
     set_contexts(axes, record.attention_lengths, "attention length (keys)")
     axes.set_ylabel("times faster (log scale)")
     label_ends(axes, ends)
@@ -121,23 +128,27 @@ PANELS = {False: "trained without memory resets", True: "trained with memory res
 def draw_truth(record: TruthRecord, palette: Palette) -> Drawing:
     """Loss by context, measured (solid, with markers) and known to be best (dashed)."""
     shown = [resets for resets in PANELS if any(_has(row, resets) for row in record.rows)]
-    figure = new_figure(2.7, panels=len(shown))
+    most = max(len({truth_name(r) for r in record.rows if _has(r, each)}) for each in shown)
+    figure = new_figure(max(2.7, height_for(most) - 0.6), panels=len(shown))
     top = max(displayed(loss, "bpc") for row in record.rows for loss in row.losses)
     for axes, resets in zip(figure.axes, shown, strict=True):
         axes.set_title(PANELS[resets], fontsize=scaled(9.5), loc="left")
-        ends: dict[str, End] = {}  # seeds share a name
+        rows: dict[str, list[TruthRow]] = {}
         for row in record.rows:
             if _has(row, resets):
-                ends[truth_name(row)] = _draw_row(axes, record.contexts, row, palette)
+                rows.setdefault(truth_name(row), []).append(row)
+        ends = [_draw_row(axes, record.contexts, seeds, palette) for seeds in rows.values()]
         axes.set_ylim(0, 1.05 * top)
         set_contexts(axes, record.contexts, "context length (tokens)")
         axes.set_ylabel("loss (bits per character)")
-        label_ends(axes, list(ends.values()))
+        label_ends(axes, ends)
     key = (
         key_handle("measured", marker="o", markersize=scaled(4)),
-        key_handle("known: the least possible", "--", linewidth=scaled(1.1)),
+        key_handle("known: the least possible", DASHED, marker="o", mfc="white", ms=scaled(4)),
     )
+    has_seeds = len(record.rows) > len({row.label for row in record.rows})
     subtitle = "each token given exactly so many predecessors"
+    subtitle += "; shaded: range over seeds" * has_seeds
     return Drawing(figure, "Measured and known loss by context", subtitle, key)
 
 
@@ -149,12 +160,20 @@ def truth_name(row: TruthRow) -> str:
     return f"memory {row.mem_len}"
 
 
-def _draw_row(axes: Axes, contexts: Sequence[int], row: TruthRow, palette: Palette) -> End:
+def _draw_row(
+    axes: Axes, contexts: Sequence[int], seeds: Sequence[TruthRow], palette: Palette
+) -> End:
+    """The mean over a row's seeds, and the range that they span."""
+    name = truth_name(seeds[0])
+    colour, dash = palette.colour(name), palette.dash(name)
     measured, known = (
-        [displayed(loss, "bpc") for loss in losses] for losses in (row.losses, row.known)
+        np.array([[displayed(loss, "bpc") for loss in losses] for losses in of_seeds])
+        for of_seeds in ([row.losses for row in seeds], [row.known for row in seeds])
     )
-    name = truth_name(row)
-    colour, marker = palette.colour(name), palette.marker(name)
-    axes.plot(contexts, known, color=colour, linestyle="--", linewidth=scaled(1.1), zorder=1)
-    axes.plot(contexts, measured, color=colour, marker=marker, markersize=scaled(4), zorder=2)
-    return End(contexts[-1], measured[-1], name, colour, palette.ink(name))
+    look: dict[str, Any] = {"color": colour, "marker": palette.marker(name), "ms": scaled(4)}
+    if len(seeds) > 1:
+        shade(axes, contexts, measured.min(0), measured.max(0), colour)
+    axes.plot(contexts, known.mean(0), **look, mfc="white", linestyle=DASHED, lw=scaled(1.1))
+    axes.plot(contexts, measured.mean(0), **look, linestyle=dash, zorder=2.5)
+    end = float(measured.mean(0)[-1])
+    return End(contexts[-1], end, name, colour, palette.ink(name), dash=dash)

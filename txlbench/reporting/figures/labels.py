@@ -5,9 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import ConnectionPatch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.transforms import ScaledTranslation
+from numpy.typing import ArrayLike
 
-from txlbench.reporting.figures.style import cut, scaled
+from txlbench.reporting.figures.style import SHADE, Dashes, cut, scaled
 
 FAR = 0.8
 """A line that ends left of this share of the axes is led to its label by dots."""
@@ -16,7 +20,10 @@ LINE_HEIGHT = 0.19
 BELOW_AXES = 0.55
 """Inches of an axes' place that its ticks and their label take."""
 MOST_TICKS = 11
-
+BESIDE = 1.035
+"""Where names begin, in widths of the axes."""
+SAMPLE = 0.32
+"""Inches of the piece of a line before its name."""
 
 OUTLYING = 20
 """Values this many times farther above the median than the median is above the least run off the
@@ -29,6 +36,7 @@ class End:
 
     Attributes:
         off_scale: what is written behind the name of a line that ends beyond the axes.
+        dash: of the line; where some are not solid, a piece of each stands before its name.
     """
 
     x: float
@@ -37,6 +45,7 @@ class End:
     colour: str
     ink: tuple[float, ...]
     off_scale: str = ""
+    dash: Dashes = "-"
 
 
 def label_ends(axes: Axes, ends: Sequence[End]) -> None:
@@ -48,33 +57,52 @@ def label_ends(axes: Axes, ends: Sequence[End]) -> None:
     places = [min(max(y, 0.0), 1.0) for _, y in points]
     heights = spread(places, scaled(LINE_HEIGHT) / height)
     size = scaled(8.8)
+    sample = scaled(SAMPLE) if any(end.dash != "-" for end in ends) else 0.0
     for end, (x, y), label_height in zip(ordered, points, heights, strict=True):
         is_inside = 0 <= y <= 1
+        place = (BESIDE, label_height)
+        if is_inside:
+            axes.add_artist(_leader(axes, end, place, is_far=x < FAR))
         axes.annotate(
             cut(end.label if is_inside else f"{end.label} {end.off_scale}", size),
-            xy=(end.x, end.y),
-            xytext=(1.035, label_height),
-            textcoords="axes fraction",
+            xy=place,
+            xycoords="axes fraction",
+            xytext=(72 * sample + 1, 0),
+            textcoords="offset points",
             color=end.ink,
             fontsize=size,
             va="center",
             annotation_clip=False,
-            arrowprops=_leader(end.colour, is_far=x < FAR) if is_inside else None,
         )
+        if sample:
+            _draw_sample(axes, end, place, sample)
 
 
-def _leader(colour: str, is_far: bool) -> dict[str, object]:
-    """A thin line from the end of a curve to its label."""
-    return {
-        "arrowstyle": "-",
-        "linestyle": ":" if is_far else "-",
-        "color": colour,
-        "linewidth": 0.6,
-        "alpha": 0.6,
-        "shrinkA": 1,
-        "shrinkB": 3,
-        "relpos": (0, 0.5),
-    }
+def _draw_sample(axes: Axes, end: End, place: tuple[float, float], length: float) -> None:
+    """A piece of the line, `length` inches, that begins at `place` in shares of the axes."""
+    root = axes.get_figure(root=True)
+    assert root is not None
+    inches = root.dpi_scale_trans + ScaledTranslation(*place, axes.transAxes)  # type: ignore[arg-type]
+    piece = Line2D([0, 0.85 * length], [0, 0], color=end.colour, linewidth=scaled(1.4))
+    piece.set(transform=inches, clip_on=False, linestyle=end.dash)
+    axes.add_artist(piece)
+
+
+def _leader(axes: Axes, end: End, place: tuple[float, float], is_far: bool) -> ConnectionPatch:
+    """A thin line from the end of a curve to the place of its label."""
+    leader = ConnectionPatch(
+        place,
+        (end.x, end.y),
+        axes.transAxes,
+        axes.transData,
+        shrinkB=3,
+        linestyle=":" if is_far else "-",
+        color=end.colour,
+        linewidth=0.6,
+        alpha=0.6,
+    )
+    leader.set(clip_on=False, in_layout=False)
+    return leader
 
 
 def _fraction(axes: Axes, x: float, y: float) -> tuple[float, float]:
@@ -110,6 +138,19 @@ def set_contexts(axes: Axes, contexts: Sequence[int], label: str) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(shown, [f"{context:,}" for context in shown])
     axes.set_xlabel(label)
+
+
+def shade(
+    axes: Axes,
+    where: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    colour: str,
+    count: int = 1,
+) -> None:
+    """An interval around a line, one of `count`: many bands over one another hide the lines."""
+    alpha = SHADE * min(1.0, 3 / count)
+    axes.fill_between(where, low, high, color=colour, alpha=alpha, lw=0)
 
 
 def set_logarithmic(axes: Axes) -> None:

@@ -5,7 +5,7 @@ from matplotlib.ticker import FuncFormatter
 
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.figures.series import LineFigure, by_label, over_seeds, seeds_of, unit_of
-from txlbench.reporting.figures.style import PALE, Drawing, Palette
+from txlbench.reporting.figures.style import COLOURS, PALE, Drawing, Palette
 
 SMOOTHING = 0.05
 """Half-life of the training loss's moving average, as a share of the points."""
@@ -35,7 +35,8 @@ def draw(results: Results, palette: Palette) -> Drawing | None:
             lines.axes.plot(end.index, end, "x", color=palette.colour(label), zorder=4)
     # A single validation gives no line: then the training losses are what is to be seen.
     is_single = all(part["step"].nunique() == 1 for part in valid.values())
-    train = frame[(frame["kind"] == "train") & frame["label"].isin(list(valid))]
+    shows_train = is_single or len(valid) <= len(COLOURS)  # more would hide the lines
+    train = frame[(frame["kind"] == "train") & frame["label"].isin(list(valid) * shows_train)]
     for label, part in by_label(train).items():
         mean = over_seeds(part, "step")["mean"]
         smooth = mean.ewm(halflife=max(1.0, SMOOTHING * len(mean))).mean()
@@ -45,7 +46,8 @@ def draw(results: Results, palette: Palette) -> Drawing | None:
     lines.axes.set_xlim(0, 1.02 * last)  # the last markers whole
     lines.axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
     lines.finish(heights, "training step")
-    subtitle = f"loss on valid (lines{seeds_of(frame)}) and on train, smoothed (thin)"
+    subtitle = f"loss on valid (lines{seeds_of(frame)})"
+    subtitle += " and on train, smoothed (thin)" * shows_train
     return Drawing(lines.figure, "Learning curves", subtitle)
 
 

@@ -1,17 +1,18 @@
 """Recall by length, what changes of the far context leave, and what a short cache costs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from txlbench.records.context_schema import Interval
 from txlbench.records.probe_schema import ProbeRecord
-from txlbench.reporting.figures.labels import End, label_ends, set_contexts
+from txlbench.reporting.figures.labels import End, label_ends, set_contexts, shade
 from txlbench.reporting.figures.style import (
     DASHED,
     GREY,
-    SHADE,
     Drawing,
     Palette,
     height_for,
@@ -35,9 +36,9 @@ def draw_recall(record: ProbeRecord, palette: Palette) -> Drawing | None:
     for model, curve in found:
         lengths = [point.length for point in curve.points]
         copies = [point.copy_accuracy for point in curve.points]
-        _line(axes, lengths, copies, palette, model)
+        _line(axes, lengths, copies, palette, model, len(found))
         others = [point.other_accuracy.value for point in curve.points]
-        axes.plot(lengths, others, color=palette.colour(model), linestyle=DASHED, lw=scaled(0.9))
+        _second(axes, lengths, others, palette, model)
         ends.append(_end(lengths, copies, palette, model, f": fine {curve.fine.value:.0f}"))
     axes.set_xscale("log", base=2)
     axes.set_ylim(-0.02, 1.04)
@@ -46,7 +47,10 @@ def draw_recall(record: ProbeRecord, palette: Palette) -> Drawing | None:
     set_contexts(axes, record.lengths, "length of the text (tokens, log scale)")
     axes.xaxis.set_minor_formatter(NullFormatter())
     label_ends(axes, ends)
-    key = (key_handle("after the text itself", marker="o"), key_handle("after another", DASHED))
+    key = (
+        key_handle("after the text itself", marker="o"),
+        _second_key("after another"),
+    )
     subtitle = "accuracy on the second half of a text that was just read; bands: 95 % intervals"
     return Drawing(figure, "Forgetting curve", subtitle, key)
 
@@ -59,7 +63,8 @@ def draw_far(record: ProbeRecord, palette: Palette) -> Drawing | None:
     if not nearest:
         return None
     models = list(record.models)
-    figure = new_figure(0.7 + 0.28 * len(record.changes), panels=len(nearest))
+    row = max(0.28, 0.06 * len(models))
+    figure = new_figure(0.7 + row * len(record.changes), panels=len(nearest))
     for axes, near in zip(figure.axes, nearest, strict=True):
         for row, name in enumerate(record.changes):
             for model, found in _dots(record, near, name):
@@ -105,36 +110,57 @@ def draw_cache(record: ProbeRecord, palette: Palette) -> Drawing | None:
     ends = []
     for result in found:
         keys, costs = [e.keys for e in result.evictions], [e.cost for e in result.evictions]
-        _line(axes, keys, costs, palette, result.model)
-        kept = [(e.keys, e.cost.value - e.saved.value) for e in result.evictions if e.saved]
+        _line(axes, keys, costs, palette, result.model, len(found))
+        kept = {e.keys: e.cost.value - e.saved.value for e in result.evictions if e.saved}
         if kept:
-            colour = palette.colour(result.model)
-            axes.plot(
-                *zip(*kept, strict=True), color=colour, linestyle=DASHED, marker="o", ms=scaled(4)
-            )
+            _second(axes, list(kept), list(kept.values()), palette, result.model)
         ends.append(_end(keys, costs, palette, result.model))
     axes.set_xscale("log", base=2)
     set_contexts(axes, record.contexts[:-1], "keys in the cache (log scale)")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("nats a token above the whole context")
     label_ends(axes, ends)
-    key = (key_handle("newest keys", marker="o"), key_handle(f"{record.sinks} sinks kept", DASHED))
+    key = (
+        key_handle("newest keys", marker="o"),
+        _second_key(f"{record.sinks} sinks kept"),
+    )
     return Drawing(figure, "Cache eviction", "what a short cache costs; bands: 95 % intervals", key)
 
 
-def _line(
-    axes: Axes, where: Sequence[int], values: Sequence[Interval], palette: Palette, model: str
+def _second_key(label: str) -> Line2D:
+    return key_handle(label, DASHED, marker="o", mfc="white")
+
+
+def _second(
+    axes: Axes, where: Sequence[int], heights: Sequence[float], palette: Palette, model: str
 ) -> None:
+    """The line that a model's first one is held against: dashed, with open markers."""
+    look: dict[str, Any] = {"marker": palette.marker(model), "mfc": "white", "ms": scaled(4)}
+    colour = palette.colour(model)
+    axes.plot(where, heights, color=colour, linestyle=DASHED, lw=scaled(0.9), **look)
+
+
+def _line(
+    axes: Axes,
+    where: Sequence[int],
+    values: Sequence[Interval],
+    palette: Palette,
+    model: str,
+    count: int,
+) -> None:
+    """One of `count` lines, with its interval."""
     colour = palette.colour(model)
     heights = [each.value for each in values]
-    axes.plot(where, heights, color=colour, marker=palette.marker(model), ms=scaled(4))
+    dash, marker = palette.dash(model), palette.marker(model)
+    axes.plot(where, heights, color=colour, linestyle=dash, marker=marker, ms=scaled(4))
     low = [each.value if each.low is None else each.low for each in values]
     high = [each.value if each.high is None else each.high for each in values]
-    axes.fill_between(where, low, high, color=colour, alpha=SHADE, lw=0)
+    shade(axes, where, low, high, colour, count)
 
 
 def _end(
     where: Sequence[int], values: Sequence[Interval], palette: Palette, model: str, said: str = ""
 ) -> End:
     """The end of a line, with what is said behind the name of its model."""
-    return End(where[-1], values[-1].value, model + said, palette.colour(model), palette.ink(model))
+    colour, ink, dash = palette.colour(model), palette.ink(model), palette.dash(model)
+    return End(where[-1], values[-1].value, model + said, colour, ink, dash=dash)

@@ -12,12 +12,19 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from txlbench.config.base import displayed
 from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclResult
-from txlbench.reporting.figures.labels import End, label_ends, set_contexts, set_limits, unit_name
+from txlbench.reporting.figures.labels import (
+    End,
+    label_ends,
+    set_contexts,
+    set_limits,
+    shade,
+    unit_name,
+)
 from txlbench.reporting.figures.style import (
     DASHED,
     GREY,
     NORMAL_95,
-    SHADE,
+    Dashes,
     Drawing,
     Palette,
     height_for,
@@ -37,7 +44,7 @@ def draw_gains(record: ReclRecord, group: ReclGroup, palette: Palette) -> Drawin
     figure.align_ylabels()
     figure.axes[-1].set_xlabel(f"context grown to ({record.counted_in})")
     title = f"Gain of a longer context{f', group {group.name}' * bool(group.name)}"
-    subtitle = "perplexity difference with baseline; beside each name RECL (and above the null)"
+    subtitle = "difference of perplexity, with baseline; beside each name RECL (and above the null)"
     return Drawing(figure, title, subtitle, _key())
 
 
@@ -51,16 +58,17 @@ def _draw_share(
     ends = []
     for model, line in lines.items():
         colour = palette.colour(model)
-        _draw_line(axes, record, line, colour)
+        _draw_line(axes, record, line, colour, palette.dash(model))
         name = f"{model}: {length(line)} ({above_null(line, last)})"
-        ends.append(End(last, line.differences[-1], name, colour, palette.ink(model)))
+        ink, dash = palette.ink(model), palette.dash(model)
+        ends.append(End(last, line.differences[-1], name, colour, ink, dash=dash))
     _set_heights(axes, limit.min(), max(max(line.differences) for line in lines.values()))
     set_contexts(axes, record.contexts[1:], "")
     which = f"all {record.targets}"
     if share != 1:
         which = f"the hardest {share:.0%} of {record.targets}"
     axes.set_title(f"r = {share:g}: {which}", fontsize=scaled(9.5), loc="left")
-    axes.set_ylabel("difference (log scale)")
+    axes.set_ylabel("perplexity difference\n(symlog scale)")
     label_ends(axes, ends)
 
 
@@ -85,13 +93,13 @@ def _round_numbers(low: float, high: float) -> list[float]:
     return found
 
 
-def _draw_line(axes: Axes, record: ReclRecord, line: ReclResult, colour: str) -> None:
+def _draw_line(axes: Axes, record: ReclRecord, line: ReclResult, colour: str, dash: Dashes) -> None:
     """Filled where the step counts above the null, open where by the paper's rule only."""
     gains, net_gains, p = map(np.array, (line.gains, line.net_gains, line.p))
     counts = gains >= record.threshold
     above = counts & (net_gains >= record.threshold) & (p <= record.level)
     where, heights = np.array(record.contexts[1:]), np.array(line.differences)
-    axes.plot(where, heights, color=colour, zorder=2)
+    axes.plot(where, heights, color=colour, linestyle=dash, zorder=2)
     looks = (
         (above, "o", 6.0, colour, "white"),
         (counts & ~above, "o", 5.5, "white", colour),
@@ -119,7 +127,7 @@ def _key() -> tuple[Line2D, ...]:
         key_handle("above the null", "none", marker="o"),
         key_handle("by the paper's rule only", "none", marker="o", mfc="white"),
         key_handle("too little", "none", marker="x"),
-        key_handle("threshold; linear below it", DASHED, linewidth=scaled(1)),
+        key_handle("threshold, below which the scale is linear", DASHED, linewidth=scaled(1)),
     )
 
 
@@ -135,16 +143,19 @@ def draw_losses(record: ReclRecord, group: ReclGroup, palette: Palette) -> Drawi
     ends, shaded = [], list[float]()
     for model, values in curves.items():
         colour, marker = palette.colour(model), palette.marker(model)
-        axes.plot(contexts, values, color=colour, marker=marker, markersize=scaled(4))
+        dash = palette.dash(model)
+        axes.plot(
+            contexts, values, color=colour, linestyle=dash, marker=marker, markersize=scaled(4)
+        )
         if group.loss_errors:
             pairs = list(zip(group.losses[model], group.loss_errors[model], strict=True))
             low, high = (
                 [displayed(loss + side * NORMAL_95 * error, record.unit) for loss, error in pairs]
                 for side in (-1, 1)
             )
-            axes.fill_between(contexts, low, high, color=colour, alpha=SHADE, lw=0)
+            shade(axes, contexts, low, high, colour, len(curves))
             shaded += [*low, *high]
-        ends.append(End(contexts[-1], values[-1], model, colour, palette.ink(model)))
+        ends.append(End(contexts[-1], values[-1], model, colour, palette.ink(model), dash=dash))
     heights = [value for curve in curves.values() for value in curve]
     set_limits(axes, [*heights, *shaded], record.unit)
     set_contexts(axes, contexts, f"context length ({record.counted_in})")

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from txlbench.config.base import shown
 from txlbench.reporting.experiment_results import Results, RunResult
-from txlbench.reporting.figures.labels import End, label_ends, set_limits, unit_name
-from txlbench.reporting.figures.style import SHADE, Palette, height_for, new_figure, scaled
+from txlbench.reporting.figures.labels import End, label_ends, set_limits, shade, unit_name
+from txlbench.reporting.figures.style import Palette, height_for, new_figure, scaled
 
 Runs = tuple[RunResult, ...]
 
@@ -34,16 +34,14 @@ class LineFigure:
         colour = self._palette.colour(label)
         if (found["max"] > found["min"]).any():
             places = found.index.to_numpy()
-            shade = SHADE * min(1.0, 3 / len(self.names))  # many bands on another hide the lines
-            self.axes.fill_between(
-                places, found["min"], found["max"], color=colour, alpha=shade, lw=0
-            )
+            shade(self.axes, places, found["min"], found["max"], colour, len(self.names))
         if with_markers:
             marker = self._palette.marker(label)
             self.axes.plot(
                 found.index,
                 found["mean"],
                 color=colour,
+                linestyle=self._palette.dash(label),
                 marker=marker,
                 markersize=scaled(4),
                 markevery=max(1, len(found) // 12),
@@ -61,7 +59,8 @@ class LineFigure:
             colour, last = palette.colour(label), float(mean.iloc[-1])
             beyond = f"↑ {shown(last, self._unit)}"
             name = self.names[label]
-            ends.append(End(mean.index[-1], last, name, colour, palette.ink(label), beyond))
+            ink, dash = palette.ink(label), palette.dash(label)
+            ends.append(End(mean.index[-1], last, name, colour, ink, beyond, dash))
             _mark_exit(axes, mean, colour)
         label_ends(axes, ends)
 

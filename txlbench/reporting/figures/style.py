@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -19,11 +20,12 @@ from matplotlib.textpath import text_to_path
 from txlbench.files import write_atomically
 
 COLOURS = (
-    *("#0072B2", "#D55E00", "#000000", "#44AA99", "#882255", "#E69F00"),
-    *("#56B4E9", "#332288", "#BB5566", "#117733", "#999933", "#661100"),
+    *("#0072B2", "#D55E00", "#000000", "#44AA99"),
+    *("#882255", "#E69F00", "#56B4E9", "#332288"),
 )
 """Colours of Okabe and Ito and of Tol, ordered so that the first ones stay the farthest apart with
-normal sight, protanopia and deuteranopia alike."""
+normal sight, protanopia and deuteranopia alike. More than these eight cannot be told apart: further
+rows get them again, with other lines and markers."""
 INK = 0.75
 """Text is this much of its line's brightness, to be read on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -32,7 +34,13 @@ PALE = 0.3
 SHADE = 0.15
 NORMAL_95 = 1.96
 """Standard errors on either side of a mean that make a band of 95 %."""
-DASHED = (0, (3, 2))
+Dashes = str | tuple[int, tuple[float, ...]]
+DASHED: Dashes = (0, (3, 2))
+"""What is not measured on trained positions, or the second of two kinds; never a row."""
+DASHES: tuple[Dashes, ...] = (
+    *("-", (0, (9, 2, 2, 2)), (0, (1.2, 1.6)), (0, (9, 2, 2, 2, 2, 2)), (0, (14, 3))),
+)
+"""Lines of the first eight rows, of the next eight, and so on."""
 
 FONT_SIZE = 9.5
 STYLE: Mapping[str, Any] = {
@@ -61,6 +69,8 @@ STYLE: Mapping[str, Any] = {
 }
 
 WIDTH = 7.2
+PAD = 0.04167
+"""Inches that the layout leaves around axes, as matplotlib has it."""
 LABEL_SHARE = 0.4
 """The share of a figure's width that names beside its lines may take."""
 LONGEST_LABEL = 100
@@ -107,8 +117,12 @@ class Palette:
 
     def marker(self, label: str) -> str:
         """Rows that share a colour differ in their marker."""
-        index = self.labels.index(label)
-        return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+        turn, index = divmod(self.labels.index(label), len(COLOURS))
+        return MARKERS[(index + turn) % len(MARKERS)]
+
+    def dash(self, label: str) -> Dashes:
+        """Rows that share a colour differ in their line, also where markers mean something else."""
+        return DASHES[self.labels.index(label) // len(COLOURS) % len(DASHES)]
 
 
 @dataclass(frozen=True)
@@ -157,6 +171,21 @@ def new_figure(height: float, panels: int = 1) -> Figure:
     return figure
 
 
+def new_page(height: float) -> Figure:
+    """A figure whose only axes count inches from its upper left corner, to write and paint on."""
+    width = mpl.rcParams["figure.figsize"][0]
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.set(xlim=(0, width - 2 * PAD), ylim=(height, 0))
+    return figure
+
+
+def write_on(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    """Text on a page, its left middle at (x, y); the layout leaves it alone, so inches stay so."""
+    axes.text(x, y, text, va="center", **look).set_in_layout(False)
+
+
 def height_for(count: int) -> float:
     """Inches that a figure with `count` names at the ends of its lines needs."""
     return max(3.3, 1.0 + 0.2 * count)
@@ -170,9 +199,9 @@ def text_width(
     return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
 
 
-def cut(text: str, size: float) -> str:
-    """`text`, its middle left out where it is too wide to stand beside a figure's lines."""
-    room = LABEL_SHARE * mpl.rcParams["figure.figsize"][0]
+def cut(text: str, size: float, share: float = LABEL_SHARE) -> str:
+    """`text`, its middle left out where it is wider than `share` of a figure."""
+    room = share * mpl.rcParams["figure.figsize"][0]
     text = " ".join(text.split())
     shown = text
     for kept in range(min(len(text), LONGEST_LABEL) - 1, 0, -1):
@@ -271,12 +300,14 @@ def _write(figure: Figure, text: str, y: float, **style: Any) -> None:
 
 
 def _key_shape(key: Sequence[Line2D], width: float) -> tuple[int, int]:
-    """Columns and rows in which a key's entries fit below a figure."""
+    """Columns and rows in which a key's entries fit below a figure; cuts those too long for it."""
     if not key:
         return 0, 0
-    size = scaled(8.5)
+    size, beside = scaled(8.5), scaled(0.6)
+    for handle in key:
+        handle.set_label(cut(str(handle.get_label()), size, (width - 0.2 - beside) / width))
     widest = max(text_width(str(handle.get_label()), size) for handle in key)
-    columns = min(len(key), max(1, int((width - 0.2) / (widest + scaled(0.6)))))
+    columns = min(len(key), max(1, int((width - 0.2) / (widest + beside))))
     return columns, -(-len(key) // columns)
 
 

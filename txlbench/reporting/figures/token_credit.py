@@ -11,16 +11,32 @@ from matplotlib.patches import Rectangle
 
 from txlbench.records.context_schema import ContextGroup, ContextRecord, TokenClass, TokenView
 from txlbench.reporting.context import in_unit, unit_of_loss
-from txlbench.reporting.figures.style import GREY, Drawing, Palette, key_handle, scaled, text_width
+from txlbench.reporting.figures.style import (
+    GREY,
+    Drawing,
+    Palette,
+    cut,
+    key_handle,
+    new_page,
+    scaled,
+    text_width,
+    write_on,
+)
 
 CLASS_HEIGHT = 0.16
 """Inches that one model takes within a class."""
+ROOMY = 4
+"""Of more models each takes less."""
+MOST_VIEWED = 6
+"""Models for which single tokens are shown: more would fill pages."""
 COLOURS_OF_CREDIT = LinearSegmentedColormap.from_list(
     "credit", ["#7F3800", "#D55E00", "#F6F6F6", "#0072B2", "#003A5C"]
 )
 """Orange where context harms, blue where it helps."""
 LINEAR = 0.5
 """Nats of credit up to which colours change evenly; beyond, by the logarithm."""
+MAP_SHARE = 0.68
+"""Of a figure's width, what a heat map takes."""
 LONGEST_PIECE = 10
 """Letters of a token beside the heat map."""
 MONOSPACE = "DejaVu Sans Mono"
@@ -40,16 +56,16 @@ def draw_classes(record: ContextRecord, group: ContextGroup, palette: Palette) -
         return None
 
     width = mpl.rcParams["figure.figsize"][0]
-    step = CLASS_HEIGHT * len(group.models) + 0.12
+    lines = CLASS_HEIGHT * min(1.0, max(0.35, ROOMY / len(group.models)))
+    step = lines * len(group.models) + 0.12
     heights = [scaled(0.45 + step * len(kind)) for kind in kinds]
     figure = Figure(figsize=(width, sum(heights)), layout="constrained")
     axes = figure.subplots(len(kinds), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     for panel, kind in zip(axes, kinds, strict=True):
         _draw_kind(panel, record, group, kind, palette)
     first, last = record.contexts[0], record.contexts[-1]
-    axes[-1].set_xlabel(
-        f"gain from {first} to {last} {record.counted_in} of context ({unit_of_loss(record.unit)})"
-    )
+    unit = unit_of_loss(record.unit)
+    axes[-1].set_xlabel(f"gain from {first} to {last} {record.counted_in}\nof context ({unit})")
     key = tuple(
         key_handle(
             model, "none", marker=palette.marker(model), mfc=palette.colour(model), mec="none"
@@ -107,18 +123,19 @@ def draw_view(
         return None
 
     width = mpl.rcParams["figure.figsize"][0]
-    count, stretches = len(group.models), len(view.contexts) - 1
+    models = group.models[:MOST_VIEWED]
+    count, stretches = len(models), len(view.contexts) - 1
     height = scaled(0.62 + 0.125 * stretches)
     figure = Figure(figsize=(width, height * count + scaled(0.4)), layout="constrained")
     axes = figure.subplots(count, sharex=True, squeeze=False)[:, 0]
     strongest = _strongest(view)
     norm = AsinhNorm(LINEAR, -strongest, strongest)
-    for panel, model in zip(axes, group.models, strict=True):
+    for panel, model in zip(axes, models, strict=True):
         credit = np.array(view.credit[model]).T
         image = panel.imshow(
             credit, norm=norm, cmap=COLOURS_OF_CREDIT, aspect="auto", interpolation="nearest"
         )
-        panel.set_title(model, fontsize=scaled(9), loc="left")
+        panel.set_title(cut(model, scaled(9), 0.65), fontsize=scaled(9), loc="left")
         every = -(-stretches // 6)
         rows = list(range(0, stretches, every))
         names = [_stretch(view.contexts[row] + 1, view.contexts[row + 1]) for row in rows]
@@ -129,9 +146,8 @@ def draw_view(
             panel.spines[side].set_visible(False)
     tokens = [visible(token) for token in view.tokens]
     is_short = all(len(token) == 1 for token in tokens)
-    axes[-1].set_xticks(
-        range(len(tokens)), tokens, rotation=0 if is_short else 90, fontsize=scaled(7)
-    )
+    size = min(scaled(7), MAP_SHARE * 72 * width / len(tokens) / 1.2)  # as far apart as they stand
+    axes[-1].set_xticks(range(len(tokens)), tokens, rotation=0 if is_short else 90, fontsize=size)
     figure.supylabel("tokens back", fontsize=scaled(9))
     bar = figure.colorbar(image, ax=list(axes), shrink=min(1.0, 1.6 / count), pad=0.01)
     bar.set_label("nats of credit", fontsize=scaled(8))
@@ -145,8 +161,14 @@ def draw_view(
     subtitle = (
         f"tokens {first:,} to {last:,}, left to right; blue: that stretch of context lowers the "
         "token's loss, orange: it raises it"
-    )
+    ) + _of_models(group)
     return Drawing(figure, title, subtitle)
+
+
+def _of_models(group: ContextGroup) -> str:
+    """What a subtitle says where only some models are shown."""
+    count = len(group.models)
+    return f"; the first {MOST_VIEWED} of {count} models" if count > MOST_VIEWED else ""
 
 
 def _stretch(first: int, last: int) -> str:
@@ -172,16 +194,15 @@ def draw_text(
     width, size = mpl.rcParams["figure.figsize"][0], scaled(9.5)
     letter = text_width("0" * 100, size, family=MONOSPACE) / 100
     places, lines = flow([visible(token, 99) for token in view.tokens], int((width - 0.3) / letter))
+    models = group.models[:MOST_VIEWED]
     height = scaled(0.38 + 0.22 * lines)
-    figure = Figure(figsize=(width, len(group.models) * height), layout="constrained")
-    axes = figure.subplots()
-    axes.set_axis_off()
-    axes.set_xlim(0, width)
-    axes.set_ylim(len(group.models) * height, 0)
-    totals = np.array([np.sum(view.credit[model], axis=1) for model in group.models])
+    figure = new_page(len(models) * height)
+    (axes,) = figure.axes
+    totals = np.array([np.sum(view.credit[model], axis=1) for model in models])
     norm = AsinhNorm(LINEAR, -_largest(totals), _largest(totals))
-    for index, (model, total) in enumerate(zip(group.models, totals, strict=True)):
-        axes.text(0, index * height + scaled(0.12), model, va="center", fontsize=scaled(9))
+    for index, (model, total) in enumerate(zip(models, totals, strict=True)):
+        name = cut(model, scaled(9), 0.9)
+        write_on(axes, 0, index * height + scaled(0.12), name, fontsize=scaled(9))
         for (column, line, shown), value in zip(places, total.tolist(), strict=True):
             colour = COLOURS_OF_CREDIT(norm(value))
             left, middle = column * letter, index * height + scaled(0.34 + 0.22 * line)
@@ -190,13 +211,13 @@ def draw_text(
                 Rectangle(corner, len(shown) * letter, scaled(0.2), facecolor=colour, linewidth=0)
             )
             ink = "white" if sum(colour[:3]) < DARK else "black"
-            axes.text(left, middle, shown, va="center", color=ink, fontsize=size, family=MONOSPACE)
+            write_on(axes, left, middle, shown, color=ink, fontsize=size, family=MONOSPACE)
     first, last = view.contexts[0], view.contexts[-1]
     title = f"Which tokens context helped{f', group {group.name}' * bool(group.name)}"
     subtitle = (
         f"tokens {view.positions[0]:,} to {view.positions[-1]:,}; blue: {last} tokens of context "
         f"instead of {first} lower the loss, orange: they raise it"
-    )
+    ) + _of_models(group)
     return Drawing(figure, title, subtitle)
 
 
