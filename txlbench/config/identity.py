@@ -9,7 +9,7 @@ from txlbench.config.base import Section
 from txlbench.config.run_config import RunConfig
 
 
-def hashed_fields(section: Section) -> dict[str, object]:
+def hashed_fields(section: Section) -> dict[str, Any]:
     """The fields of `section` that count for its identity, as plain data."""
     fields = section.model_dump(mode="json")
     return {
