@@ -214,10 +214,9 @@ def results(experiment: str | Path) -> pd.DataFrame:
     from txlbench.reporting.experiment_results import read_results
     from txlbench.reporting.provenance import Provenance
     from txlbench.reporting.result_table import table_frame
-    from txlbench.reporting.rows import build_rows
 
     found = ExperimentDirectory(under_results(Path(experiment)))
     if not found.spec_file.is_file():
         raise UserError(f"{experiment}: no experiment here", "give its name or its directory")
     read = read_results(found)
-    return table_frame(build_rows(read), Provenance.of(read, f"txlbench.results({experiment!r})"))
+    return table_frame(read, Provenance.of(read, f"txlbench.results({experiment!r})"))

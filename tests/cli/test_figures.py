@@ -32,7 +32,7 @@ def test_all_of_results_without_arguments(laboratory: Laboratory) -> None:
     status, printed, _ = figures()
     assert status == 0
     paths = [Path(line) for line in printed.split("\n") if line]
-    assert len(paths) == 1 + 3 + 8 + 1 + 3
+    assert len(paths) == 1 + 4 + 8 + 1 + 4
     assert all(path.stat().st_size > 0 for path in paths)
 
 
@@ -80,7 +80,7 @@ def test_a_broken_run_is_named_and_shown_as_such(laboratory: Laboratory, name: s
     assert complaint.startswith("results/small: a run left out: ")
     assert complaint.count("\n") == 1
     assert name in complaint
-    assert len(printed.splitlines()) == 1 + 3 + 8
+    assert len(printed.splitlines()) == 1 + 4 + 8
     table = directory.table("csv").read_text()
     assert "damaged" in table
     assert table.count("finished") == 2

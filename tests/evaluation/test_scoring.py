@@ -15,6 +15,7 @@ from txlbench.config.base import AttentionSpan
 from txlbench.config.measurements import Measurement, at_attention_length
 from txlbench.config.run_config import RunConfig
 from txlbench.errors import UserError
+from txlbench.evaluation.eval_streams import EvalStream, TargetBlocks
 from txlbench.evaluation.scoring import LossSum, best_length, score, shortest_length
 
 CPU = torch.device("cpu")
@@ -284,30 +285,66 @@ def test_one_length_is_both():
     assert best_length({8: 2.0}) == shortest_length({8: 2.0}, 0.0) == 8
 
 
+def sums(length, targets):
+    return LossSum(length, TargetBlocks.of([EvalStream(0, 0, targets)]))
+
+
 def test_batches_of_any_size_weigh_by_their_targets():
-    total = LossSum(8)
-    total.add(np.full(7, 1.0, dtype=np.float32), np.arange(7))
-    total.add(np.array([9.0], dtype=np.float32), np.array([0]))
+    total = sums(8, 8)
+    total.add(np.full(7, 1.0, dtype=np.float32), np.arange(7), np.arange(7))
+    total.add(np.array([9.0], dtype=np.float32), np.array([0]), np.array([7]))
     assert total.tokens == 8
     assert total.mean == pytest.approx((7 * 1 + 9) / 8)
 
 
 def test_equal_positions_in_one_batch_all_count():
-    total = LossSum(2)
-    total.add(np.array([1.0, 2.0, 6.0]), np.array([1, 1, 1]))
+    total = sums(2, 3)
+    total.add(np.array([1.0, 2.0, 6.0]), np.array([1, 1, 1]), np.arange(3))
     assert total.by_position() == [None, 3.0]
 
 
 def test_sums_stay_exact_over_many_small_losses():
     """In float32 a sum over millions of targets would drift."""
-    total = LossSum(1)
+    total = sums(1, 2**15)
     for _ in range(64):
-        total.add(np.full(2**15, 1 + 2**-20, dtype=np.float32), np.zeros(2**15, dtype=np.int64))
+        losses = np.full(2**15, 1 + 2**-20, dtype=np.float32)
+        total.add(losses, np.zeros(2**15, dtype=np.int64), np.arange(2**15))
     assert total.mean == pytest.approx(1 + 2**-20, abs=1e-12)
 
 
 def test_standard_errors_by_position() -> None:
-    total = LossSum(3)
-    total.add(np.array([1.0, 3.0, 2.0, 5.0]), np.array([0, 0, 0, 1]))
+    total = sums(3, 4)
+    total.add(np.array([1.0, 3.0, 2.0, 5.0]), np.array([0, 0, 0, 1]), np.arange(4))
     expected = np.std([1, 3, 2], ddof=1) / 3**0.5
     assert total.errors_by_position() == [pytest.approx(expected), None, None]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mem_len": 6},
+        {"mem_len": 6, "tokens": 301},
+        {"regime": "windows", "stride": 2, "tokens": 301, "batch_size": 7},
+        {"mem_len": 6, "exact": True, "batch_size": 3},
+    ],
+)
+def test_blocks_are_equal_parts_of_the_targets_in_order(given):
+    model, ids = transformer("xl"), tokens(450)
+    result = scored(model, ids, **given)
+    blocks = np.arange(result.tokens) * 200 // result.tokens
+    expected = [result.losses[blocks == block].mean() for block in range(200)]
+    assert result.by_block == pytest.approx(expected, abs=1e-5)
+
+
+def test_equal_targets_are_known_by_their_fingerprint_however_they_are_read():
+    model, ids = transformer("xl"), tokens(120)
+    ways = [
+        {"mem_len": 6},
+        {"mem_len": 9, "batch_size": 3},
+        {"regime": "windows", "stride": 2, "batch_size": 4},
+        {"mem_len": 6, "exact": True},
+    ]
+    assert len({scored(model, ids, **way).targets for way in ways}) == 1
+    sampled = {"mem_len": 6, "tokens": 40}
+    other = {scored(model, ids, **way).targets for way in (ways[0], sampled)}
+    assert len(other | {scored(model, ids, **sampled, batch_size=3).targets}) == 3

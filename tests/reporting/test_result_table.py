@@ -15,7 +15,6 @@ from txlbench.records.schema import DenseExponent, Facts, RunState, Summary
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import TableChoice, build_table, compact, table_frame
-from txlbench.reporting.rows import build_rows
 from txlbench.reporting.table import (
     Table,
     for_terminal,
@@ -38,7 +37,7 @@ def test_bytes_are_in_bpc_with_an_interval(laboratory: Laboratory) -> None:
     table = table_of(laboratory.finished())
     assert not any("ppl" in name and "paper" not in name for name in table.header)
     mean = (1.9 + 0.02 + 0.02) / math.log(2)
-    assert cells(table, "bpc init")["xl"].startswith(f"{mean:.3f} ± ")
+    assert cells(table, "bpc init")["xl"].startswith(f"*{mean:.3f} ± ")
     assert cells(table, "n")["xl"] == "3"
 
 
@@ -47,7 +46,7 @@ def test_words_are_in_perplexity_averaged_as_shown(laboratory: Laboratory) -> No
     table = table_of(laboratory.finished(corpus=corpus))
     assert not any("bpc" in name for name in table.header)
     mean = sum(math.exp(1.9 + 0.01 * seed + 0.02) for seed in (1, 2, 3)) / 3
-    assert cells(table, "ppl init")["xl"].startswith(f"{mean:.2f} ± ")
+    assert cells(table, "ppl init")["xl"].startswith(f"*{mean:.2f} ± ")
 
 
 def test_units_are_never_mixed_in_a_column(laboratory: Laboratory) -> None:
@@ -315,7 +314,7 @@ def test_csv_has_full_precision_and_names_its_source(laboratory: Laboratory) -> 
     directory = laboratory.finished()
     results = read_results(directory)
     provenance = Provenance.of(results, "txlbench ablate small.yaml")
-    text = table_frame(build_rows(results), provenance).to_csv()
+    text = table_frame(results, provenance).to_csv()
     frame = pd.read_csv(StringIO(text))
     row = frame[frame["row"] == "xl"].iloc[0]
     losses = [1.9 + 0.01 * seed + 0.02 for seed in (1, 2, 3)]
@@ -328,7 +327,7 @@ def test_csv_has_full_precision_and_names_its_source(laboratory: Laboratory) -> 
 def frame_of(directory: ExperimentDirectory) -> pd.DataFrame:
     """The CSV, read again."""
     results = read_results(directory)
-    text = table_frame(build_rows(results), Provenance.of(results, "c")).to_csv(index=False)
+    text = table_frame(results, Provenance.of(results, "c")).to_csv(index=False)
     return pd.read_csv(StringIO(text), dtype=str, keep_default_na=False).set_index("row")
 
 

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from txlbench.reporting.rows import Estimate, estimate, paired_difference
+from txlbench.reporting.rows import Estimate, estimate
 
 # Two-sided 95 % points of Student's t, from any printed table.
 PRINTED = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 30: 2.042}
@@ -29,26 +29,3 @@ def test_interval_of_three_seeds() -> None:
 def test_one_seed_has_no_interval() -> None:
     assert estimate([1.5]) == Estimate(1.5, None, 1)
     assert estimate([]) is None
-
-
-def test_pairing_by_seed_resolves_what_the_means_do_not() -> None:
-    reference = {1: 1.0, 2: 2.0, 3: 3.0}
-    better = {1: 0.9, 2: 1.91, 3: 2.89}
-    found = paired_difference(better, reference)
-    assert found is not None
-    assert found.mean == pytest.approx(-0.1)
-    assert found.is_resolved
-    assert estimate(list(better.values())).half_width > 2  # unpaired, nothing could be told
-
-
-def test_a_difference_within_its_interval_is_not_resolved() -> None:
-    found = paired_difference({1: 1.0, 2: 2.0}, {1: 1.1, 2: 1.8})
-    assert found is not None
-    assert not found.is_resolved
-
-
-def test_only_seeds_that_both_have_are_paired() -> None:
-    found = paired_difference({1: 1.0, 2: 2.0, 4: 9.0}, {1: 0.5, 2: 1.5, 3: 0.0})
-    assert found is not None
-    assert (found.n, found.mean) == (2, 0.5)
-    assert paired_difference({1: 1.0}, {1: 0.5}) is None

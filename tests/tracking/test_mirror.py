@@ -111,7 +111,8 @@ def test_what_a_run_leaves_in_mlflow(stocked: Laboratory) -> None:
     files = {file.path for file in client.list_artifacts(run.info.run_id)}
     assert files == {"config.yaml", "facts.json", "summary.json"}
     files = {file.path for file in client.list_artifacts(parent.info.run_id)}
-    assert files == {*("spec.yaml", "report.html", "table.csv", "table.md", "table.tex", "figures")}
+    tables = {f"table.{suffix}" for suffix in ("csv", "json", "md", "tex")}
+    assert files == {"spec.yaml", "report.html", "figures", *tables}
     assert len(client.list_artifacts(parent.info.run_id, "figures")) == 8
     kept = client.download_artifacts(parent.info.run_id, "figures/loss_by_row.png")
     assert Path(kept).read_bytes() == (directory.figures / "loss_by_row.png").read_bytes()
@@ -139,7 +140,8 @@ def test_experiment_and_parent_show_results_at_first_sight(stocked: Laboratory) 
     assert parent.data.params["rows"] == "3"
     note = parent.data.tags["mlflow.note.content"]
     first = min(best, key=best.__getitem__)
-    assert note.startswith(f"bpc best: {first} {best[first]:.3f}, ")
+    assert note.startswith(f"{first} has the lowest loss ({best[first]:.3f} bpc best), but with")
+    assert f"bpc best: {first} {best[first]:.3f}, " in note
     assert "3 runs, nested below" in note
     assert f"| {first} |" in note
     experiment = client_of(directory).get_experiment(parent.info.experiment_id)

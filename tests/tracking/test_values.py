@@ -1,7 +1,16 @@
 """Parameters are what decides a run; what may change is a tag."""
 
+import json
+
 from txlbench.config.run_config import RunConfig
-from txlbench.tracking.values import LONGEST_VALUE, parameters_of, settings_of, table_values
+from txlbench.tracking.values import (
+    LONGEST_VALUE,
+    comparison_values,
+    description,
+    parameters_of,
+    settings_of,
+    table_values,
+)
 
 
 def config(**changes: object) -> RunConfig:
@@ -42,3 +51,18 @@ def test_long_values_are_cut() -> None:
     ]
     assert len(text) == LONGEST_VALUE
     assert text.endswith("...")
+
+
+def test_differences_and_the_headline_come_from_the_tables(tmp_path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("row,bpc_best_difference,bpc_best_difference_half_width\nXL,,\nShaw,0.5,0.1\n")
+    assert [tuple(value[:2]) for value in comparison_values(table, "bpc")] == [
+        ("bpc_best_difference/Shaw", 0.5),
+        ("bpc_best_difference_half_width/Shaw", 0.1),
+    ]
+    compared = [{"measure": name, "headline": f"{name}!"} for name in ("init", "best")]
+    (tmp_path / "table.json").write_text(json.dumps({"comparisons": compared}))
+    assert description(tmp_path, [], tmp_path / "table.md", 2).startswith("best! 2 runs, nested")
+    for damaged in ("", "[]", '{"comparisons": 3}', '{"comparisons": [1]}'):
+        (tmp_path / "table.json").write_text(damaged)
+        assert description(tmp_path, [], tmp_path / "table.md", 2).startswith("2 runs, nested")

@@ -21,6 +21,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "models": ("txlbench.cli.pretrained:models", "List, prepare and show models."),
     "figures": ("txlbench.cli.results:figures", "Rebuild tables and figures from stored results."),
     "report": ("txlbench.cli.results:report", "Make a page of each result, and an index of all."),
+    "compare": (
+        "txlbench.cli.compare:compare",
+        "Say which row beats which, by how much, and whether it is resolved.",
+    ),
     "status": ("txlbench.cli.results:status", "Show every run with its state, loss and progress."),
     "prune": ("txlbench.cli.results:prune", "List what no result needs, and delete it."),
     "eval": ("txlbench.cli.models:evaluate", "Measure the loss of any model on any text."),
@@ -49,7 +53,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Train": ("ablate", "schema", "check", "data"),
-    "Look at results": ("status", "report", "figures", "sync", "merge", "prune"),
+    "Look at results": ("status", "compare", "report", "figures", "sync", "merge", "prune"),
     "Measure a model": ("eval", "recl", "truth", "attention", "generate"),
     "Time": ("speed", "bench"),
     "Bring and take models": ("models", "import", "export"),

@@ -5,7 +5,8 @@ has N predictions. An evaluation stream is a stretch of consecutive predictions 
 with a lead-in that is only read.
 """
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +93,59 @@ def _lead(measurement: Measurement, n_layer: int) -> int:
     if measurement.exact:
         return n_layer * -(-measurement.mem_len // measurement.tgt_len) * measurement.tgt_len
     return measurement.mem_len if measurement.tokens else 0
+
+
+MOST_BLOCKS = 200
+"""Blocks of targets whose mean losses are kept."""
+
+
+@dataclass(frozen=True)
+class TargetBlocks:
+    """The targets of a measurement in order of position, cut into blocks of equal size.
+
+    Models that score the same targets have the same blocks, whatever segments they read, so that
+    their losses can be compared block by block.
+
+    Attributes:
+        firsts, ends: int64 [R], the ranges [first, end) of consecutive predictions, ascending.
+        before: int64 [R], targets in earlier ranges.
+    """
+
+    firsts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    before: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, streams: Sequence[EvalStream]) -> "TargetBlocks":
+        """The blocks of what `streams` score; streams that touch are one range."""
+        ranges: list[list[int]] = []
+        for stream in streams:
+            if ranges and ranges[-1][1] == stream.first:
+                ranges[-1][1] = stream.end
+            else:
+                ranges.append([stream.first, stream.end])
+        firsts, ends = np.array(ranges, dtype=np.int64).reshape(-1, 2).T
+        return cls(firsts, ends, np.cumsum(ends - firsts) - (ends - firsts))
+
+    @property
+    def targets(self) -> int:
+        return int((self.ends - self.firsts).sum())
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return min(MOST_BLOCKS, self.targets)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal targets: a hash of the ranges."""
+        return hashlib.sha256(np.stack([self.firsts, self.ends]).tobytes()).hexdigest()[:12]
+
+    def index(self, predictions: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """The block [K] of each of `predictions` [K], all of which are targets."""
+        ranges = np.searchsorted(self.firsts, predictions, side="right") - 1
+        ranks = self.before[ranges] + predictions - self.firsts[ranges]
+        return ranks * self.count // self.targets
 
 
 def stream_segments(stream: EvalStream, measurement: Measurement) -> Iterator[Segment]:

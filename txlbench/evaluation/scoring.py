@@ -16,6 +16,7 @@ from txlbench.config.measurements import Measurement, check_length
 from txlbench.data.segments import Segment
 from txlbench.evaluation.eval_streams import (
     EvalStream,
+    TargetBlocks,
     eval_streams,
     stream_segments,
 )
@@ -29,29 +30,46 @@ class LossSum:
 
     Attributes:
         length: positions of a segment or window.
+        blocks: where the targets lie.
         sums, squares, counts: float64, float64 and int64 [length], by position in the segment.
+        block_sums, block_counts: float64 and int64 [blocks].
     """
 
     length: int
+    blocks: TargetBlocks
     sums: NDArray[np.float64] = field(init=False)
     squares: NDArray[np.float64] = field(init=False)
     counts: NDArray[np.int64] = field(init=False)
+    block_sums: NDArray[np.float64] = field(init=False)
+    block_counts: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
         self.sums = np.zeros(self.length)
         self.squares = np.zeros(self.length)
         self.counts = np.zeros(self.length, dtype=np.int64)
+        self.block_sums = np.zeros(self.blocks.count)
+        self.block_counts = np.zeros(self.blocks.count, dtype=np.int64)
 
-    def add(self, losses: NDArray[np.floating[Any]], positions: NDArray[np.integer[Any]]) -> None:
-        """Adds losses [K] of targets at `positions` [K] of their segments."""
+    def add(
+        self,
+        losses: NDArray[np.floating[Any]],
+        positions: NDArray[np.integer[Any]],
+        predictions: NDArray[np.integer[Any]],
+    ) -> None:
+        """Adds losses [K] of `predictions` [K] at `positions` [K] of their segments."""
         exact = losses.astype(np.float64)
         np.add.at(self.sums, positions, exact)
         np.add.at(self.squares, positions, exact**2)
         np.add.at(self.counts, positions, 1)
+        blocks = self.blocks.index(predictions)
+        np.add.at(self.block_sums, blocks, exact)
+        np.add.at(self.block_counts, blocks, 1)
 
     def share(self, world: World) -> None:
         """Adds up what the processes of a world have summed, in each of them."""
-        self.sums, self.squares, self.counts = world.total(self.sums, self.squares, self.counts)
+        parts = (self.sums, self.squares, self.counts, self.block_sums, self.block_counts)
+        totals = world.total(*parts)
+        self.sums, self.squares, self.counts, self.block_sums, self.block_counts = totals
 
     @property
     def tokens(self) -> int:
@@ -69,6 +87,11 @@ class LossSum:
             float(total / count) if count else None
             for total, count in zip(self.sums, self.counts, strict=True)
         ]
+
+    def by_block(self) -> list[float]:
+        """Mean loss in nats of each block of targets."""
+        means: list[float] = (self.block_sums / self.block_counts).tolist()
+        return means
 
     def errors_by_position(self) -> list[float | None]:
         """Standard errors of `by_position`, None where fewer than two targets were scored.
@@ -155,6 +178,8 @@ class Score:
         cold_starts: streams that began without the memory that a longer text would give.
         dtype: the number format in which the model computed.
         dropped: predictions of the split that were asked for and not scored.
+        targets: fingerprint of the set of targets.
+        by_block: the mean of each block of targets (`TargetBlocks`).
         losses: float32 [tokens] in nats, in order of position, if they were to be kept.
         positions: int64 [tokens], the index in the split of each predicted token.
     """
@@ -165,9 +190,26 @@ class Score:
     errors_by_position: list[float | None]
     cold_starts: int
     dtype: str
+    targets: str
+    by_block: list[float]
     dropped: int = 0
     losses: NDArray[np.float32] | None = None
     positions: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, total: LossSum, cold_starts: int, dtype: str, **kept: Any) -> "Score":
+        """The score that sums of losses come to; `kept` has losses and positions, if any are."""
+        return cls(
+            loss=total.mean,
+            tokens=total.tokens,
+            by_position=total.by_position(),
+            errors_by_position=total.errors_by_position(),
+            cold_starts=cold_starts,
+            dtype=dtype,
+            targets=total.blocks.fingerprint,
+            by_block=total.by_block(),
+            **kept,
+        )
 
 
 @torch.no_grad()
@@ -189,9 +231,9 @@ def score(
         n_layer: the model's depth, which the exact mode needs.
         keep_losses: whether each target's loss is returned too.
     """
-    total = LossSum(measurement.tgt_len)
     check_length(measurement, len(ids) - 1)
     plan = eval_streams(len(ids) - 1, measurement, n_layer)
+    total = LossSum(measurement.tgt_len, TargetBlocks.of(plan))
     reader = _Reader(model, ids, device, total, [] if keep_losses else None)
     if measurement.regime == "streaming":
         _stream(reader, plan[world.rank :: world.size], measurement)
@@ -200,16 +242,7 @@ def score(
     total.share(world)
     cold = sum(stream.start == stream.first and measurement.mem_len > 0 for stream in plan)
     losses, positions = reader.in_order(world) if keep_losses else (None, None)
-    return Score(
-        total.mean,
-        total.tokens,
-        total.by_position(),
-        total.errors_by_position(),
-        cold,
-        dtype_name(model),
-        losses=losses,
-        positions=positions,
-    )
+    return Score.of(total, cold, dtype_name(model), losses=losses, positions=positions)
 
 
 def _stream(reader: "_Reader", plan: list[EvalStream], measurement: Measurement) -> None:
@@ -287,6 +320,7 @@ class _Reader:
         losses = self.model.losses(hidden_BTD[chosen][None], targets_BT[chosen][None])
         values = losses[0].float().cpu().numpy()
         rows, columns = np.nonzero(scored_BT)
-        self.total.add(values, columns)
+        predictions = starts_B[rows] + columns
+        self.total.add(values, columns, predictions)
         if self.kept is not None:
-            self.kept.append((values, starts_B[rows] + columns + 1))
+            self.kept.append((values, predictions + 1))

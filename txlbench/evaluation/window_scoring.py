@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from txlbench.config.measurements import Measurement, check_length
 from txlbench.data.segments import Segment
 from txlbench.evaluation.context_losses import WindowModel, side_by_side
-from txlbench.evaluation.eval_streams import eval_streams, stream_segments
+from txlbench.evaluation.eval_streams import TargetBlocks, eval_streams, stream_segments
 from txlbench.evaluation.scoring import LossSum, Score, in_order, side_by_side_rows
 
 
@@ -34,27 +34,18 @@ def score_windows(
     check_length(measurement, len(ids) - 1)
     plan = eval_streams(len(ids) - 1, measurement, n_layer=0)
     windows = (each for stream in plan for each in stream_segments(stream, measurement))
-    total = LossSum(measurement.tgt_len)
+    total = LossSum(measurement.tgt_len, TargetBlocks.of(plan))
     kept: list[tuple[NDArray[Any], NDArray[Any]]] = []
 
     def read(row: tuple[Segment, ...]) -> tuple[NDArray[Any], ...]:
         return _read(model, ids, row, device)
 
     for values, columns, places in side_by_side(read, side_by_side_rows(windows, at_once), device):
-        total.add(values, columns)
+        total.add(values, columns, places - 1)
         if keep_losses:
             kept.append((values, places))
     losses, positions = in_order(kept) if keep_losses else (None, None)
-    return Score(
-        total.mean,
-        total.tokens,
-        total.by_position(),
-        total.errors_by_position(),
-        0,
-        dtype,
-        losses=losses,
-        positions=positions,
-    )
+    return Score.of(total, 0, dtype, losses=losses, positions=positions)
 
 
 @torch.no_grad()

@@ -64,7 +64,7 @@ class ExperimentDirectory:
         return self.path / "report.html"
 
     def table(self, suffix: str) -> Path:
-        """The result table in one format: csv, md or tex."""
+        """The result table in one format: csv, json, md or tex."""
         return self.path / f"table.{suffix}"
 
     def run(self, run_id: str) -> RunDirectory:

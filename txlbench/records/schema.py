@@ -168,6 +168,18 @@ class TrainingSummary(Record):
     tokens_per_second: FiniteFloat | None = None
 
 
+class BlockLosses(Record):
+    """Mean losses over equal parts of the scored tokens, in order of position.
+
+    Attributes:
+        targets: fingerprint of the set of scored tokens; rows are compared where it is equal.
+        losses: of each part, at most 200 of them.
+    """
+
+    targets: str
+    losses: tuple[FiniteFloat, ...]
+
+
 class EvaluationRecord(Record):
     """A file of `evaluations/`: one number and how it was obtained.
 
@@ -177,6 +189,7 @@ class EvaluationRecord(Record):
         cold_starts: streams that began without the memory that a longer text would give.
         by_position: mean loss at each position of the segment; None where unscored.
         errors_by_position: their standard errors; empty in records of earlier versions.
+        blocks: losses along the text; None in records of earlier versions.
         checkpoint, step: which weights were measured.
         dtype: number format of the matrix products.
     """
@@ -188,6 +201,7 @@ class EvaluationRecord(Record):
     cold_starts: Count = 0
     by_position: tuple[FiniteFloat | None, ...] = ()
     errors_by_position: tuple[FiniteFloat | None, ...] = ()
+    blocks: BlockLosses | None = None
     checkpoint: str = "best"
     step: Count | None = None
     dtype: str = "unknown"

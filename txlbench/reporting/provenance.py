@@ -7,7 +7,7 @@ from typing import Any
 from txlbench.config.measurements import attention_lengths
 from txlbench.records.schema import EvaluationRecord, Facts
 from txlbench.reporting.experiment_results import Results, RunResult
-from txlbench.reporting.rows import DID_NOT_TRAIN, TableRow, best_loss
+from txlbench.reporting.rows import DID_NOT_TRAIN, TableRow
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,6 @@ def how_obtained(rows: Sequence[TableRow]) -> list[str]:
         *_predictors(rows),
         *_unknown_words(rows),
         *_trained(rows),
-        *_intervals(rows),
     ]
 
 
@@ -144,19 +143,6 @@ def _trained(rows: Sequence[TableRow]) -> list[str]:
     how = list(dict.fromkeys(run.trained_how for row in rows for run in row.scored))
     others = "; rows and seeds that differ say so" if len(how) > 1 else ""
     return [f"Trained in {how[0]}{others}."]
-
-
-def _intervals(rows: Sequence[TableRow]) -> list[str]:
-    if all(len(row.counted) < 2 for row in rows):
-        return ["One seed: no intervals, and differences are not tested."]
-    text = "± is the 95 % t-interval of the mean over seeds, without the sampling of test tokens"
-    reference = next((row.reference for row in rows if row.difference(best_loss)), None)
-    if reference is None:
-        return [f"{text}."]
-    return [
-        f"{text}; Δ is the difference to '{reference.label}', paired by seed; not resolved: the "
-        "interval covers 0."
-    ]
 
 
 def _settings(inits: Sequence[EvaluationRecord], name: str) -> str:

@@ -1,12 +1,15 @@
 """Everything an experiment shows, written out: page, table in three formats, and figures."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from txlbench.files import write_text
 from txlbench.records.experiment_directory import ExperimentDirectory
+from txlbench.reporting.compare import comparisons
 from txlbench.reporting.experiment_results import Results, read_results
 from txlbench.reporting.figures import attention_length, learning_curves, losses
 from txlbench.reporting.figures.series import unit_of
@@ -34,6 +37,9 @@ from txlbench.reporting.table import (
     markdown,
     plain_text,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FIGURES: dict[str, Callable[[Results, Palette], Drawing | None]] = {
     "learning_curves": learning_curves.draw,
@@ -120,7 +126,7 @@ def report(
     look: Look | None = None,
     choice: TableChoice | None = None,
 ) -> ExperimentReport:
-    """Writes report.html, table.csv, .md, .tex and the figures from what the runs have left so far.
+    """Writes report.html, table.csv, .json, .md, .tex and figures from what runs have left so far.
 
     Args:
         command: what the user typed, which tables and figures name.
@@ -176,8 +182,9 @@ def refresh_pages(finding: Path, command: str) -> list[Path]:
 def _write_tables(
     directory: ExperimentDirectory, results: Results, provenance: Provenance, table: Table
 ) -> list[Path]:
-    frame = table_frame(build_rows(results), provenance)
+    frame = table_frame(results, provenance)
     texts = {
+        "json": _as_json(results, frame),
         "csv": frame.to_csv(index=False, lineterminator="\n"),
         "md": f"# {results.experiment.name}\n\n{markdown(table)}",
         "tex": latex(table),
@@ -185,3 +192,14 @@ def _write_tables(
     for suffix, text in texts.items():
         write_text(directory.table(suffix), text)
     return [directory.table(suffix) for suffix in texts]
+
+
+def _as_json(results: Results, frame: "pd.DataFrame") -> str:
+    """The rows of the CSV, and every pair of rows compared."""
+    content = {
+        "schema": "txlbench.table/1",
+        "experiment": results.experiment.name,
+        "rows": json.loads(frame.to_json(orient="records", double_precision=15)),
+        "comparisons": [each.content for each in comparisons(results).values()],
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

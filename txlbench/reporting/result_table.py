@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pandas as pd
 
 from txlbench.config.base import shown
 from txlbench.errors import UserError
+from txlbench.reporting.compare import comparisons
+from txlbench.reporting.comparison import Comparison, Pair, explained
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.provenance import Provenance, comparison_reference, how_obtained, notes
-from txlbench.reporting.rows import LOSSES, Estimate, Loss, TableRow, build_rows, units
+from txlbench.reporting.rows import LOSSES, Estimate, Loss, TableRow, build_rows
 from txlbench.reporting.table import EMPTY, Column, Table, compact
 
 NAMED = ("model.encoding", "train.recurrence", "train.loss")
@@ -42,10 +43,14 @@ def build_table(
     """
     choice = choice or TableChoice()
     rows = build_rows(results)
-    reference = comparison_reference(rows)
+    reference, found = comparison_reference(rows), comparisons(results)
     columns = [
         *_configuration(rows),
-        *(column for unit in units(rows) for column in _results(rows, unit, choice.digits)),
+        *(
+            column
+            for (_, measure), each in found.items()
+            for column in _results(rows, each, LOSSES[measure], results.labels[0], choice.digits)
+        ),
         _column("attention length", rows, _attention_lengths, True, 2),
         _column("distance met", rows, lambda row: _count(row.distance_met), True, 3),
         _column("L²M exponent", rows, lambda row: _exponent(row.exponent), True, 3),
@@ -56,7 +61,11 @@ def build_table(
     kept = [column for column in columns if not column.is_empty]
     return Table(
         tuple(_chosen(kept, choice.columns)),
-        (*how_obtained(rows), *results.experiment.warnings),
+        (
+            *explained(found, results.labels[0]),
+            *how_obtained(rows),
+            *results.experiment.warnings,
+        ),
         provenance.full,
         title=results.experiment.title,
     )
@@ -94,34 +103,47 @@ def _configuration(rows: Sequence[TableRow]) -> list[Column]:
     ]
 
 
-def _results(rows: Sequence[TableRow], unit: str, digits: int | None) -> list[Column]:
-    """Init and best in one unit; rows of another unit stay empty there."""
+def _results(
+    rows: Sequence[TableRow],
+    compared: Comparison,
+    loss: Loss,
+    reference: str,
+    digits: int | None,
+) -> list[Column]:
+    """A loss and its difference to the row `reference`; rows of another unit stay empty."""
+    unit = compared.unit
 
-    def text(row: TableRow, found: Estimate | None, sign: bool = False) -> str:
-        if found is None or row.unit != unit:
-            return EMPTY
-        mean = shown(found.mean, unit, sign, digits)
-        if found.half_width is None:
-            return mean
-        return f"{mean} ± {shown(found.half_width, unit, digits=digits)}"
+    def number(mean: float, half_width: float | None, sign: bool = False) -> str:
+        width = "" if half_width is None else f" ± {shown(half_width, unit, digits=digits)}"
+        return shown(mean, unit, sign, digits) + width
 
-    def mean(row: TableRow, loss: Loss) -> str:
+    def mean(row: TableRow) -> str:
         """In brackets where the model did not train, which is no result."""
-        cell = text(row, row.mean(loss))
-        return cell if row.did_train or not cell else f"({cell})"
+        found = row.mean(loss) if row.unit == unit else None
+        if found is None:
+            return EMPTY
+        cell = number(found.mean, found.half_width)
+        star = "*" * (row.label == compared.winner)
+        return f"{star}{cell}" if row.did_train else f"({cell})"
 
-    def difference(row: TableRow, loss: Loss) -> str:
-        found = row.difference(loss)
-        cell = text(row, found, sign=True)
-        return cell if found is None or found.is_resolved or not cell else f"{cell} (not resolved)"
+    def difference(row: TableRow) -> str:
+        pair = compared.pair(row.label, reference)
+        if pair is None or pair.difference is None or pair.half_width is None:
+            return EMPTY
+        cell = number(_signed(pair, row.label), pair.half_width, sign=True)
+        return cell if pair.verdict != "not resolved" else f"{cell} (not resolved)"
 
-    columns = []
-    for name, loss in LOSSES.items():
-        columns += [
-            _column(f"{unit} {name}", rows, partial(mean, loss=loss), True),
-            _column(f"Δ {unit} {name}", rows, partial(difference, loss=loss), True, 2),
-        ]
-    return columns
+    name = f"{unit} {compared.measure}"
+    return [
+        _column(name, rows, mean, True),
+        _column(f"Δ {name}", rows, difference, True, 2),
+    ]
+
+
+def _signed(pair: Pair, label: str) -> float:
+    """The difference of the row `label` to the other one."""
+    difference = pair.difference or 0.0
+    return difference if pair.higher == label else -difference
 
 
 def _attention_lengths(row: TableRow) -> str:
@@ -163,12 +185,13 @@ def _yes_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def table_frame(rows: list[TableRow], provenance: Provenance) -> pd.DataFrame:
+def table_frame(results: Results, provenance: Provenance) -> pd.DataFrame:
     """The result table with every number in full precision, and where it comes from."""
+    rows, found = build_rows(results), comparisons(results)
     reference = comparison_reference(rows)
     lines = [
         {
-            **_numbers(row, varied),
+            **_numbers(row, varied, found, results.labels[0]),
             "notes": "; ".join(notes(row, reference)),
             "commit": " ".join(provenance.commits),
             "command": provenance.commands,
@@ -206,11 +229,17 @@ def _flat(section: Mapping[str, object], before: str = "") -> dict[str, object]:
     return flat
 
 
-def _numbers(row: TableRow, varied: Mapping[str, object]) -> dict[str, object]:
+def _numbers(
+    row: TableRow,
+    varied: Mapping[str, object],
+    found: Mapping[tuple[str, str], Comparison],
+    reference: str,
+) -> dict[str, object]:
     """One line of the CSV; columns of another unit are left empty.
 
     Args:
         varied: the row's settings that other rows have otherwise.
+        reference: the row that differences are taken to.
     """
     first = row.first
     return {
@@ -222,7 +251,7 @@ def _numbers(row: TableRow, varied: Mapping[str, object]) -> dict[str, object]:
         "targets_trained": row.targets,
         "parameters": row.parameters,
         "n": len(row.counted),
-        **_estimates(row),
+        **_estimates(row, found, reference),
         "attention_lengths": " ".join(map(str, row.attention_lengths)),
         "distance_met": row.distance_met,
         "l2m_exponent": row.exponent and row.exponent.mean,
@@ -234,17 +263,23 @@ def _numbers(row: TableRow, varied: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _estimates(row: TableRow) -> dict[str, object]:
-    """Init and best with their intervals, and their differences to the first row."""
+def _estimates(
+    row: TableRow, compared: Mapping[tuple[str, str], Comparison], reference: str
+) -> dict[str, object]:
+    """Init and best with their intervals, and their differences to the row `reference`."""
     found: dict[str, object] = {}
     for name, loss in LOSSES.items():
-        column, mean, shift = f"{row.unit}_{name}", row.mean(loss), row.difference(loss)
+        column, mean, comparison = f"{row.unit}_{name}", row.mean(loss), compared[row.unit, name]
+        pair = comparison.pair(row.label, reference)
+        known = pair is not None and pair.difference is not None
         found |= {
             column: mean and mean.mean,
             f"{column}_half_width": mean and mean.half_width,
-            f"{column}_difference": shift and shift.mean,
-            f"{column}_difference_half_width": shift and shift.half_width,
-            f"{column}_difference_resolved": shift and shift.is_resolved,
+            f"{column}_difference": _signed(pair, row.label) if pair and known else None,
+            f"{column}_difference_half_width": pair and pair.half_width,
+            f"{column}_difference_p_holm": pair and pair.p_holm,
+            f"{column}_difference_resolved": pair.verdict == "resolved" if pair and known else None,
+            f"{column}_beats_all": comparison.winner == row.label if mean else None,
         }
     return found
 

@@ -1,5 +1,6 @@
-"""The rows of the result table: means over seeds, their t-intervals, differences paired by seed."""
+"""The rows of the result table: means over seeds and their t-intervals."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +27,6 @@ class Estimate:
     half_width: float | None
     n: int
 
-    @property
-    def is_resolved(self) -> bool:
-        """Whether the interval leaves out 0: only then a difference has a sign."""
-        return self.half_width is not None and abs(self.mean) > self.half_width
-
 
 def estimate(values: Sequence[float]) -> Estimate | None:
     """Mean and interval of `values`, None if there are none."""
@@ -45,16 +41,6 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     quantile = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2))
     spread = math.hypot(*(value - mean for value in values))  # squares might overflow
     return Estimate(mean, quantile * spread / math.sqrt(n * (n - 1)), n)
-
-
-def paired_difference(
-    values: Mapping[int, float], reference: Mapping[int, float]
-) -> Estimate | None:
-    """values - reference over the seeds that both have; None for fewer than two of them."""
-    seeds = sorted(values.keys() & reference.keys())
-    if len(seeds) < 2:
-        return None
-    return estimate([values[seed] - reference[seed] for seed in seeds])
 
 
 DID_NOT_TRAIN = "did not train: no better than a unigram model"
@@ -81,12 +67,10 @@ class TableRow:
 
     Attributes:
         runs: one a seed, those without numbers included.
-        reference: the table's first row, which differences are taken to; None for itself.
     """
 
     line: Line
     runs: tuple[RunResult, ...]
-    reference: "TableRow | None" = None
 
     @property
     def label(self) -> str:
@@ -135,14 +119,6 @@ class TableRow:
         """Seed -> a loss of its run as displayed: means are taken of what the table shows."""
         return {run.config.seed: run.displayed(loss(found)) for run, found in self.outcomes}
 
-    def difference(self, loss: Loss) -> Estimate | None:
-        """To the first row, paired by seed; None where the two cannot be compared."""
-        if self.reference is None or self.reference.unit != self.unit:
-            return None
-        if not (self.did_train and self.reference.did_train):
-            return None
-        return paired_difference(self.values(loss), self.reference.values(loss))
-
     @property
     def distance_met(self) -> int | None:
         """The largest distance met in training at least half as often as distance 1."""
@@ -183,10 +159,7 @@ class TableRow:
 
 def build_rows(results: Results) -> list[TableRow]:
     """The table's rows: in the experiment's order, those without results after the others."""
-    rows: list[TableRow] = []
-    for line, runs in results.by_line():
-        rows.append(TableRow(line, runs, rows[0] if rows else None))
-    return sorted(rows, key=lambda row: row.rank)
+    return sorted(itertools.starmap(TableRow, results.by_line()), key=lambda row: row.rank)
 
 
 def units(rows: Sequence[TableRow]) -> list[str]:

@@ -20,10 +20,13 @@ from txlbench.evaluation.scoring import best_length, score, shortest_length
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.schema import EvaluationRecord, Outcome, SweepPoint
+from txlbench.records.schema import BlockLosses, EvaluationRecord, Outcome, SweepPoint
 from txlbench.runs.checkpointer import best_checkpoint
 from txlbench.runs.plan import missing, with_evaluation
 from txlbench.world import ALONE, World
+
+BLOCK_DIGITS = 6
+"""Digits after the point of losses by block: their sampling error is far larger."""
 
 
 def load_best(
@@ -98,6 +101,10 @@ def _record(
         cold_starts=scored.cold_starts,
         by_position=tuple(scored.by_position),
         errors_by_position=tuple(scored.errors_by_position),
+        blocks=BlockLosses(
+            targets=scored.targets,
+            losses=tuple(round(loss, BLOCK_DIGITS) for loss in scored.by_block),
+        ),
         checkpoint="best",
         step=step,
         dtype=scored.dtype,

@@ -26,7 +26,9 @@ NOTES = "mlflow.json"
 LOCAL_SERVER = "http://127.0.0.1:5000"
 """The address at which `mlflow ui` listens."""
 RUN_FILES = ("config.yaml", "facts.json", "summary.json", "error.txt")
-EXPERIMENT_FILES = ("spec.yaml", "table.csv", "table.md", "table.tex", "report.html", "figures/*")
+EXPERIMENT_FILES = (
+    *("spec.yaml", "table.csv", "table.json", "table.md", "table.tex", "report.html", "figures/*"),
+)
 
 
 @dataclass

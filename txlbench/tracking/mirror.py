@@ -43,6 +43,7 @@ from txlbench.tracking.store import store_of
 from txlbench.tracking.values import (
     Clock,
     Value,
+    comparison_values,
     description,
     facts_tags,
     line_values,
@@ -206,15 +207,14 @@ class ExperimentMirror(Mirror):
         changed = {path.name for path, _ in parent.changed(folder, EXPERIMENT_FILES)}
         if not changed & {"spec.yaml", "table.csv"}:
             return
-        values = table_values(
-            self.directory.table("csv"), experiment.lines[0].configs[0].corpus.unit
-        )
+        table, unit = self.directory.table("csv"), experiment.lines[0].configs[0].corpus.unit
+        values = table_values(table, unit)
         runs = len({identity for line in experiment.lines for identity in line.run_ids})
         note = description(folder, values, self.directory.table("md"), runs)
         self.mlflow.describe_experiment(home, note)
         self.mlflow.set_tags(run, {NOTE: note, **self._source()})
         self.mlflow.log_parameters(run, parameters_of_experiment(experiment))
-        self.log(run, values, milliseconds(time.time()))
+        self.log(run, [*values, *comparison_values(table, unit)], milliseconds(time.time()))
 
     def _source(self) -> dict[str, str]:
         """Returns who ran which command, as the tags that MLflow shows in columns of their own."""

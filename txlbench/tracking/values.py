@@ -93,16 +93,38 @@ def paper_values(paper: Mapping[str, float | str]) -> Iterator[Value]:
 
 def table_values(table: Path, unit: str) -> list[Value]:
     """Returns the results of each row of table.csv, the lowest first; empty without the file."""
+    values = list(_columns(table, (f"{unit}_best", f"{unit}_init")))
+    return sorted(values, key=lambda each: (each.name.split("/")[0], each.value))
+
+
+COMPARED = ("difference", "difference_half_width", "difference_p_holm")
+
+
+def comparison_values(table: Path, unit: str) -> list[Value]:
+    """Returns each row's difference to the first row of table.csv, with interval and p-value."""
+    names = [f"{unit}_{measure}_{what}" for measure in ("best", "init") for what in COMPARED]
+    return list(_columns(table, names))
+
+
+def _columns(table: Path, names: Sequence[str]) -> Iterator[Value]:
+    """Yields the numbers of some columns of a CSV, each named for its column and row."""
     if not table.is_file():
-        return []
+        return
     with table.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    values = []
-    for column in (f"{unit}_best", f"{unit}_init"):
+    for name in names:
         for row in rows:
             with contextlib.suppress(KeyError, TypeError, ValueError):  # no number yet
-                values.append(Value(f"{column}/{row['row']}", float(row[column])))
-    return sorted(values, key=lambda each: (each.name.split("/")[0], each.value))
+                yield Value(f"{name}/{row['row']}", float(row[name]))
+
+
+def headlines(table: Path) -> str:
+    """Returns what table.json says in words of the rows' best losses; empty if it says nothing."""
+    try:
+        compared = json.loads(table.read_bytes())["comparisons"]
+        return " ".join(str(each["headline"]) for each in compared if each["measure"] == "best")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def parameters_of_experiment(experiment: Experiment) -> dict[str, str]:
@@ -121,6 +143,8 @@ def description(directory: Path, results: Sequence[Value], table: Path, runs: in
     best = [value for value in results if value.name.startswith(f"{column}/")][:FIRST]
     named = (f"{name.partition('/')[2]} {value:.3f}" for name, value, _ in best)
     head = f"{column.replace('_', ' ')}: {', '.join(named)}. " if best else ""
+    if said := headlines(table.with_suffix(".json")):
+        head = f"{_cut(said)} {head}"
     head += (
         f"{runs} run{'s' * (runs != 1)}, nested below the run of the experiment's name: open it "
         f"with the + beside it. Tables and figures are its artifacts; all files lie in {directory}."

@@ -2,6 +2,7 @@
 
 import pytest
 
+from txlbench.reporting.compare import comparisons
 from txlbench.reporting.experiment_results import read_results
 from txlbench.reporting.pages.contrasts import contrasts, setting_remarks
 from txlbench.reporting.rows import build_rows
@@ -33,7 +34,9 @@ def remarks(laboratory, rows, seeds=(1,), scatter=0.0):
         loss += scatter * config.seed * config.train.recurrence
         laboratory.finish(run, config, line, loss=lambda _, loss=loss: loss)
     results = read_results(directory)
-    return {p.name: p.sentences for p in setting_remarks(results, build_rows(results))}
+    compared = {measure: found for (_, measure), found in comparisons(results).items()}
+    found = setting_remarks(results, build_rows(results), compared)
+    return {remark.name: remark.sentences for remark in found}
 
 
 def test_two_values_are_compared_where_nothing_else_differs(laboratory):

@@ -4,17 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from txlbench.config.base import shown
+from txlbench.reporting.comparison import Comparison, Pair
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.pages.page import Remark
 from txlbench.reporting.result_table import flat_settings
-from txlbench.reporting.rows import (
-    Estimate,
-    Loss,
-    TableRow,
-    best_loss,
-    init_loss,
-    paired_difference,
-)
+from txlbench.reporting.rows import LOSSES, TableRow, best_loss
 from txlbench.reporting.table import compact
 
 MOST_SENTENCES = 4
@@ -28,27 +22,33 @@ Rest = tuple[tuple[str, str], ...]
 """The other settings, each with its value in words."""
 
 
+Compared = Mapping[str, Comparison]
+"""The comparison of all rows by each measure, best and init."""
+
+
 @dataclass(frozen=True)
 class Contrast:
     """Two rows that differ in one setting only.
 
     Attributes:
+        compared: the comparison that the result table shows too.
         beside: what the two share and other contrasts of the setting have otherwise.
     """
 
     row: TableRow
     reference: TableRow
+    compared: Compared
     beside: str = ""
 
-    def shift(self, loss: Loss) -> Estimate:
-        """The row less the reference, paired by seed; of fewer than two seeds without interval."""
-        found = paired_difference(self.row.values(loss), self.reference.values(loss))
-        if found is not None:
-            return found
-        one, other = self.row.mean(loss), self.reference.mean(loss)
+    def shift(self, measure: str) -> float:
+        """The mean of the row less that of the reference, on shared seeds where they are paired."""
+        pair = self._pair(measure)
+        if pair is not None and pair.difference is not None:
+            return pair.difference if pair.higher == self.row.label else -pair.difference
+        one, other = (row.mean(LOSSES[measure]) for row in (self.row, self.reference))
         assert one is not None
         assert other is not None
-        return Estimate(one.mean - other.mean, None, 1)
+        return one.mean - other.mean
 
     @property
     def scores_the_same_positions(self) -> bool:
@@ -60,17 +60,20 @@ class Contrast:
         ]
         return len(set(found)) == 1
 
-    def size(self, loss: Loss, sign: int) -> str:
-        """The shift times `sign`, with its interval, and whether that leaves 0 out."""
-        found, unit = self.shift(loss), self.row.unit
-        text = shown(sign * found.mean, unit)
-        if found.half_width is None:
+    def size(self, measure: str, sign: int) -> str:
+        """The shift times `sign`, with its interval, and whether it is resolved."""
+        pair, unit = self._pair(measure), self.row.unit
+        text = shown(sign * self.shift(measure), unit)
+        if pair is None or pair.half_width is None:
             return text
-        doubt = "" if found.is_resolved else ", not resolved"
-        return f"{text} ± {shown(found.half_width, unit)}{doubt}"
+        doubts = {"not resolved": ", not resolved", "one seed": " over tokens"}
+        return f"{text} ± {shown(pair.half_width, unit)}{doubts.get(pair.verdict, '')}"
+
+    def _pair(self, measure: str) -> Pair | None:
+        return self.compared[measure].pair(self.row.label, self.reference.label)
 
 
-def setting_remarks(results: Results, rows: Sequence[TableRow]) -> list[Remark]:
+def setting_remarks(results: Results, rows: Sequence[TableRow], compared: Compared) -> list[Remark]:
     """A remark for each setting that is the only difference between some rows.
 
     Those of two values come first, as they are said the most plainly.
@@ -81,7 +84,7 @@ def setting_remarks(results: Results, rows: Sequence[TableRow]) -> list[Remark]:
     found = contrasts(results, rows)
     ordered = sorted(found.items(), key=lambda item: not _has_two_values(item[1]))
     return [
-        _two_values(key, groups) if _has_two_values(groups) else _ranked(key, groups)
+        (_two_values if _has_two_values(groups) else _ranked)(key, groups, compared)
         for key, groups in ordered
     ]
 
@@ -153,15 +156,15 @@ def _has_two_values(groups: Sequence[tuple[str, Alike]]) -> bool:
     return len(values) == 1 and len(min(values)) == 2
 
 
-def _two_values(key: str, groups: Sequence[tuple[str, Alike]]) -> Remark:
+def _two_values(key: str, groups: Sequence[tuple[str, Alike]], compared: Compared) -> Remark:
     """What the second value does instead of the first, and `yes` instead of `no`."""
     old, new = groups[0][1]
     if (old, new) == (YES, NO):
         old, new = new, old
-    pairs = [Contrast(alike[new], alike[old], beside) for beside, alike in groups]
-    sentence = _capital(_changes(pairs, best_loss))
+    pairs = [Contrast(alike[new], alike[old], compared, beside) for beside, alike in groups]
+    sentence = _capital(_changes(pairs, "best"))
     if all(pair.scores_the_same_positions for pair in pairs):
-        sentence += f"; in the regime of training (init) {_changes(pairs, init_loss)}"
+        sentence += f"; in the regime of training (init) {_changes(pairs, 'init')}"
     sentences = [f"{sentence}."]
     counts = {(compact(pair.row.targets), compact(pair.reference.targets)) for pair in pairs}
     if len(counts) == 1 and len(set(min(counts))) == 2:
@@ -170,13 +173,13 @@ def _two_values(key: str, groups: Sequence[tuple[str, Alike]]) -> Remark:
     return Remark(f"{_capital(_name(key))}: {new} instead of {old}", tuple(sentences))
 
 
-def _changes(pairs: Sequence[Contrast], loss: Loss) -> str:
+def _changes(pairs: Sequence[Contrast], measure: str) -> str:
     """`lowers the loss by 0.079 bpc (encoding xl) and raises it by ...`."""
     parts = []
     for verb, sign in (("lowers", -1), ("raises", 1)):
-        alike = [pair for pair in pairs if (pair.shift(loss).mean > 0) == (sign > 0)]
+        alike = [pair for pair in pairs if (pair.shift(measure) > 0) == (sign > 0)]
         sizes = [
-            f"{pair.size(loss, sign)} {pair.row.unit}{f' ({pair.beside})' * bool(pair.beside)}"
+            f"{pair.size(measure, sign)} {pair.row.unit}{f' ({pair.beside})' * bool(pair.beside)}"
             for pair in alike
         ]
         more = len(sizes) - MOST_VALUES
@@ -186,25 +189,25 @@ def _changes(pairs: Sequence[Contrast], loss: Loss) -> str:
     return ", and ".join(parts)
 
 
-def _ranked(key: str, groups: Sequence[tuple[str, Alike]]) -> Remark:
-    sentences = [_ranking(beside, alike) for beside, alike in groups]
+def _ranked(key: str, groups: Sequence[tuple[str, Alike]], compared: Compared) -> Remark:
+    sentences = [_ranking(beside, alike, compared) for beside, alike in groups]
     more = len(sentences) - MOST_SENTENCES
     kept = sentences[:MOST_SENTENCES] + [f"And {more} more comparisons."] * (more > 0)
     return Remark(_capital(_name(key)), tuple(kept))
 
 
-def _ranking(beside: str, alike: Alike) -> str:
+def _ranking(beside: str, alike: Alike, compared: Compared) -> str:
     """All values, the best first, each with how far it is behind."""
-    return f"{_capital(beside) or 'Best first'}: {', '.join(_ranks(alike))}."
+    return f"{_capital(beside) or 'Best first'}: {', '.join(_ranks(alike, compared))}."
 
 
-def _ranks(alike: Alike) -> Iterator[str]:
+def _ranks(alike: Alike, compared: Compared) -> Iterator[str]:
     means = {value: row.mean(best_loss) for value, row in alike.items()}
     known = {value: found.mean for value, found in means.items() if found is not None}
     first, *others = sorted(known, key=known.__getitem__)
     unit = alike[first].unit
     yield f"{first} {shown(known[first], unit)} {unit}"
     for value in others[: MOST_VALUES - 1]:
-        yield f"{value} +{Contrast(alike[value], alike[first]).size(best_loss, 1)}"
+        yield f"{value} +{Contrast(alike[value], alike[first], compared).size('best', 1)}"
     if len(others) >= MOST_VALUES:
         yield f"and {len(others) - MOST_VALUES + 1} more"

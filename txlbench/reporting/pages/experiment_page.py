@@ -6,12 +6,13 @@ from itertools import combinations
 from txlbench.config.base import shown
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
+from txlbench.reporting.compare import comparisons
 from txlbench.reporting.experiment_results import Results, RunResult
 from txlbench.reporting.pages.contrasts import setting_remarks
 from txlbench.reporting.pages.page import Answer, Log, Page, PagePart, Picture, Remark, tables_of
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import flat_settings
-from txlbench.reporting.rows import Estimate, TableRow, best_loss, build_rows, units
+from txlbench.reporting.rows import LOSSES, Estimate, TableRow, best_loss, build_rows, units
 from txlbench.reporting.table import EMPTY, Column, Table, compact, narrowed
 
 UNITS = {"bpc": "bits per character", "bpb": "bits per byte", "ppl": "perplexity"}
@@ -70,14 +71,17 @@ def _lead(results: Results, rows: Sequence[TableRow]) -> str:
 
 
 def _remarks(results: Results, rows: Sequence[TableRow]) -> Iterator[Remark]:
+    found = comparisons(results)
     for unit in units(rows):
         labels = {label for label, _ in results.comparable_in(unit)}
         compared = [row for row in rows if row.label in labels and row.mean(best_loss)]
         if not compared:
             yield Remark("Loss", (f"Nothing was measured yet in {UNITS[unit]}.",))
             continue
-        yield Remark("Lowest loss", (_extremes(compared, unit),))
-        yield from setting_remarks(results, compared)
+        by_measure = {measure: found[unit, measure] for measure in LOSSES}
+        answer = (by_measure["best"].headline,) if len(compared) > 1 else ()
+        yield Remark("Lowest loss", (_extremes(compared, unit), *answer))
+        yield from setting_remarks(results, compared, by_measure)
         if doubts := tuple(_doubts(compared)):
             yield Remark("Not resolved", doubts)
         if agreement := _agreement(compared):
