@@ -259,7 +259,7 @@ CORPORA: dict[str, CorpusEntry] = {
         "its RECL is known exactly, no download", period=4),
     "copies": CorpusEntry(
         "txlbench.data.copies:Copies", "char", "computed", 64, 4_000_000, 100_000, 100_000,
-        "random texts, each four times in a row, no download"),
+        "random texts, each twice in a row, no download"),
 }
 # fmt: on
 """Corpora with a name; a corpus with a `path` needs no entry."""
