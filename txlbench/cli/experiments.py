@@ -1,5 +1,6 @@
-"""Verbs of experiment files: `ablate` trains their rows, `check` tests their models, `schema`."""
+"""Verbs of experiment files: `ablate` trains their rows, `check`, `schema` and `new`."""
 
+import json
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,8 +9,10 @@ import click
 
 from txlbench.cli.options import (
     NumberRange,
+    corpus_level_option,
     count_option,
     device_option,
+    force_option,
     format_option,
     launch_options,
     out_option,
@@ -189,14 +192,46 @@ def _cell(checked: "Checked", name: str) -> str:
     return f"BROKEN {shown}" if name in checked.broken else f"ok {shown}"
 
 
-@verb("schema", "txlbench schema", "txlbench schema train", "txlbench schema train.mem_len")
-@click.argument("key", default="")
-def schema(key: str) -> None:
-    """List the keys of an experiment file with type, default and meaning.
+@verb("new", "txlbench new mine", "txlbench new words --corpus my-text.txt --level word --force")
+@click.argument("name")
+@click.option(
+    "--corpus",
+    metavar="NAME|FILE",
+    default="enwiki-sample",
+    show_default=True,
+    help="Named corpus, or text file, to train on.",
+)
+@corpus_level_option
+@force_option
+def new(name: str, **options: Any) -> None:
+    """Write a commented experiment file to start from.
+
+    NAME is the name of the experiment; its file is NAME.yaml. It trains as it stands, a small model
+    with memory, without, and with another encoding.
+    """
+    from txlbench.commands.new_experiment import new_experiment
+
+    click.echo(new_experiment(name, **options))
+
+
+def complete_key(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    """The keys of an experiment file that begin so, for the shell."""
+    from txlbench.config.grid import documented_keys
+
+    return [each.name for each in documented_keys() if each.name.startswith(begun)]
+
+
+@verb("schema", "txlbench schema train.mem_len", "txlbench schema --format json")
+@click.argument("key", default="", shell_complete=complete_key)
+@format_option
+def schema(key: str, format_: str) -> None:
+    """List the keys of an experiment file with type, default, meaning and source.
 
     KEY is a section or a single key; without it all are listed. Rows, grid and --set take the same
-    keys in dotted form.
+    keys in dotted form. --format json gives a JSON Schema of the whole file, by which editors
+    complete and check it.
     """
+    from txlbench.config.file_schema import experiment_schema, source_of
     from txlbench.config.grid import documented_keys
     from txlbench.config.loading import key_remedy
     from txlbench.errors import UserError
@@ -206,7 +241,13 @@ def schema(key: str) -> None:
     if not wanted:
         sections = dict.fromkeys(name.partition(".")[0] for name in keys)
         raise UserError(f"{key}: no such key", key_remedy(key, keys if "." in key else sections))
+    if format_ == "json":
+        if key:
+            raise UserError(f"schema {key} --format json", "drop KEY: the schema is of a file")
+        click.echo(json.dumps(experiment_schema(), indent=2))
+        return
     for name in wanted:
         each = keys[name]
         click.echo(f"{name}: {each.type}; {each.default}")
-        click.echo(textwrap.fill(each.meaning, 96, initial_indent="    ", subsequent_indent="    "))
+        text = f"{each.meaning} Source: {source_of(name)}."
+        click.echo(textwrap.fill(text, 96, initial_indent="    ", subsequent_indent="    "))

@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "export": ("txlbench.cli.models:export", "Write weights as a Hugging Face folder."),
     "sync": ("txlbench.cli.results:sync", "Deliver to MLflow what it lacks, or rebuild its store."),
     "merge": ("txlbench.cli.results:merge", "Merge the results of several machines."),
+    "new": ("txlbench.cli.experiments:new", "Write a commented experiment file to start from."),
     "schema": ("txlbench.cli.experiments:schema", "List the keys of an experiment file."),
     "check": (
         "txlbench.cli.experiments:check",
@@ -52,7 +53,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Verb -> (where it lives, what it does). Only the verb that is called is imported."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Train": ("ablate", "schema", "check", "data"),
+    "Train": ("new", "ablate", "schema", "check", "data"),
     "Look at results": ("status", "compare", "report", "figures", "sync", "merge", "prune"),
     "Measure a model": ("eval", "recl", "truth", "attention", "generate"),
     "Time": ("speed", "bench"),

@@ -178,9 +178,12 @@ def _node_and_value(text: str) -> tuple[yaml.Node | None, Any]:
         loader.dispose()
 
 
-def dump_yaml(value: Any) -> str:
+def dump_yaml(value: Any, in_a_line: bool = False) -> str:
     """Plain data as text that `parse_yaml` reads back as the same data, keys in their order."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False)
+    width = math.inf if in_a_line else 80
+    return yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, default_flow_style=in_a_line, width=width
+    )
 
 
 def read_yaml(path: Path) -> Document:
