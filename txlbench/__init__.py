@@ -1,7 +1,8 @@
 """Measures how much context language models use, and which design choices give it to them.
 
 For notebooks: `load`, `evaluate`, `context_losses`, `recl`, `context`, `probe`, `attention`,
-`ablate` and `results`, which are described in `txlbench.api` and loaded when they are first used.
+`ablate`, `results` and `plugin`, which are described in `txlbench.api` and loaded when they are
+first used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         context_losses,
         evaluate,
         load,
+        plugin,
         probe,
         recl,
         results,
@@ -29,6 +31,7 @@ __all__ = [
     "context_losses",
     "evaluate",
     "load",
+    "plugin",
     "probe",
     "recl",
     "results",

@@ -27,6 +27,7 @@ __all__ = [
     "context_losses",
     "evaluate",
     "load",
+    "plugin",
     "probe",
     "recl",
     "results",
@@ -45,6 +46,13 @@ def load(model: str, *, device: str = "auto", checkpoint: str = "best") -> Loade
     from txlbench.machine import own_device
 
     return resolve(model, checkpoint).load(own_device(device))
+
+
+def plugin(path: str | Path) -> None:
+    """Executes a Python file that registers encodings, kinds of model or corpora, as `--plugin`."""
+    from txlbench.config.plugins import load_files
+
+    load_files([Path(path)])
 
 
 def evaluate(model: str, **settings: Any) -> pd.DataFrame:

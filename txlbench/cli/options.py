@@ -27,8 +27,35 @@ class _WithExamples:
                 formatter.write(f"  {example}\n")
 
 
+def _load_plugins(
+    ctx: click.Context,  # noqa: ARG001
+    param: click.Parameter,  # noqa: ARG001
+    paths: tuple[Path, ...],
+) -> None:
+    """Before other options are read, as names of these may be a plug-in's."""
+    if paths:
+        from txlbench.config.plugins import load_files
+
+        load_files(paths)
+
+
 class Verb(_WithExamples, click.Command):
-    """A command whose help ends in examples."""
+    """A command whose help ends in examples; each takes plug-ins."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.params.append(
+            click.Option(
+                ["--plugin"],
+                type=click.Path(path_type=Path),
+                multiple=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_load_plugins,
+                metavar="FILE.py",
+                help="File that registers encodings, models or corpora; executed, may be repeated.",
+            )
+        )
 
 
 class VerbGroup(_WithExamples, click.Group):

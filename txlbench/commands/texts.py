@@ -65,7 +65,7 @@ class ScoredText:
     @property
     def period(self) -> int:
         """Tokens after which the kind of token recurs."""
-        return CORPORA[self.name].period if self.name in CORPORA else 1
+        return CORPORA[self.name].period if self.name and self.name in CORPORA else 1
 
 
 def read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:

@@ -3,9 +3,9 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from txlbench.errors import UserError
+from txlbench.config.plugins import Catalogue
 
 if TYPE_CHECKING:
     from txlbench.config.model import ModelConfig
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 Level = Literal["byte", "char", "word"]
 
 
-def load_class(target: str) -> type:
-    """Imports `package.module:Class`, as entries of the catalogue name what they stand for."""
+def load_class(target: str | type) -> Any:
+    """Imports `package.module:Class`, as entries name what they stand for; a class is itself."""
+    if isinstance(target, type):
+        return target
     module, _, attribute = target.partition(":")
-    loaded: type = getattr(importlib.import_module(module), attribute)
-    return loaded
+    return getattr(importlib.import_module(module), attribute)
 
 
 Exactness = Literal["distance", "visible", "content"]
@@ -40,7 +41,7 @@ class EncodingEntry:
     """A position encoding: its class, and what is known of it before the class is loaded.
 
     Attributes:
-        target: `package.module:Class`, a subclass of `models.positions.encoding.Encoding`.
+        target: a subclass of `models.positions.encoding.Encoding`, as `package.module:Class`.
         exactness: what its part of the scores is a function of; see `Exactness`.
         parameters: the weights it owns, over all layers.
         position_products: multiplications that position scores take for one token in one layer
@@ -52,9 +53,10 @@ class EncodingEntry:
         learned_positions: it has learned max_distance + 1 positions, so that no longer segment
             can be read.
         options: boolean keys of the `model` section that go with this encoding alone.
+        source: SHA-256 of the plug-in that registered it.
     """
 
-    target: str
+    target: str | type
     exactness: Exactness = "distance"
     parameters: Callable[["ModelConfig"], int] = lambda _: 0
     position_products: Callable[["ModelConfig", float], float] = lambda _, __: 0.0
@@ -63,6 +65,7 @@ class EncodingEntry:
     default_max_distance: Callable[[int, int], int] | None = None
     learned_positions: bool = False
     options: tuple[str, ...] = ()
+    source: str | None = None
 
     @property
     def relative(self) -> bool:
@@ -100,7 +103,7 @@ def row_products(config: "ModelConfig", keys: float) -> float:
 
 T5_BUCKETS = 32
 _POSITIONS = "txlbench.models.positions."
-ENCODINGS: dict[str, EncodingEntry] = {
+_ENCODINGS = {
     "xl": EncodingEntry(
         f"{_POSITIONS}xl:XLEncoding",
         parameters=_xl_parameters,
@@ -155,14 +158,16 @@ ENCODINGS: dict[str, EncodingEntry] = {
 }
 
 
+ENCODINGS: Catalogue[EncodingEntry] = Catalogue("txlbench.encodings", "encoding", _ENCODINGS)
+
+
 def register_encoding(name: str, entry: EncodingEntry) -> None:
     """Makes somebody's own encoding known by `name`; its module is not imported.
 
     Raises:
         UserError: if the name stands for another encoding.
     """
-    if ENCODINGS.setdefault(name, entry) != entry:
-        raise UserError(f"encoding '{name}' is already registered", "choose another name")
+    ENCODINGS.register(name, entry)
 
 
 STATEFUL_ARCHITECTURES = frozenset(
@@ -192,7 +197,7 @@ class CorpusEntry:
     """A named corpus: where its class is, and what is known of it without reading it.
 
     Attributes:
-        target: `package.module:Class`, a subclass of `data.source.CatalogueSource`.
+        target: a subclass of `data.source.CatalogueSource`, as `package.module:Class`.
         level: what a token is.
         split_rule: how the splits come about; part of a run's identity.
         vocabulary_size: number of token types, None where only the prepared corpus knows it.
@@ -200,9 +205,10 @@ class CorpusEntry:
         note: what sets this corpus apart, half a sentence.
         period: tokens after which the kind of token recurs; samples of tokens at even steps must
             not keep time with it. 1 for texts.
+        source: SHA-256 of the plug-in that registered it.
     """
 
-    target: str
+    target: str | type
     level: Level
     split_rule: str
     vocabulary_size: int | None
@@ -211,6 +217,7 @@ class CorpusEntry:
     test_tokens: int | None = None
     note: str = ""
     period: int = 1
+    source: str | None = None
 
     @property
     def tokens(self) -> dict[str, int | None]:
@@ -222,7 +229,7 @@ class CorpusEntry:
 # fit these vocabularies exactly.
 _PUBLISHED, _WIKIPEDIA, _LM1B = (f"txlbench.data.{m}:" for m in ("published", "wikipedia", "lm1b"))
 # fmt: off
-CORPORA: dict[str, CorpusEntry] = {
+_CORPORA = {
     "enwiki-sample": CorpusEntry(
         f"{_WIKIPEDIA}EnwikiSample", "byte", "90/5/5", 256, 5_480_771, 304_487, 304_488,
         "6 MB of Wikipedia XML, no download"),
@@ -262,7 +269,14 @@ CORPORA: dict[str, CorpusEntry] = {
         "random texts, each twice in a row, no download"),
 }
 # fmt: on
+CORPORA: Catalogue[CorpusEntry] = Catalogue("txlbench.corpora", "corpus", _CORPORA)
 """Corpora with a name; a corpus with a `path` needs no entry."""
+
+
+def register_corpus(name: str, entry: CorpusEntry) -> None:
+    """Makes somebody's own corpus known by `name`; see `register_encoding`."""
+    CORPORA.register(name, entry)
+
 
 UNITS: dict[Level, str] = {"byte": "bpc", "char": "bpc", "word": "ppl"}
 """The unit in which the losses of a level are shown: bits per character, or perplexity."""

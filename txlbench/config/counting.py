@@ -18,6 +18,8 @@ from txlbench.config.model import (
 )
 from txlbench.config.run_config import RunConfig
 
+WEIGHT_COUNT = "txlbench.models.factory:weight_count"
+"""The function that counts the weights of a built model; it loads PyTorch."""
 EULER = 0.5772
 """The sum of 1 / r over the ranks 1, ..., n is about log n + EULER."""
 
@@ -26,10 +28,25 @@ def parameters(config: ModelConfig, vocabulary_size: int) -> int:
     """Weights of the model, shared ones once; a test holds it against the built module."""
     if config.kind == "hf":
         return int(_architecture(config, vocabulary_size).parameters)
+    if config.plugin is not None:
+        return _built_weights(config, vocabulary_size)
     outside, entry = _embedding_and_softmax(config, vocabulary_size), config.encoding_entry
     if entry is None:
-        return outside + config.kind_entry.layers(config)
+        return outside + _kind_layers(config)
     return outside + config.n_layer * _block(config) + entry.parameters(config)
+
+
+def _built_weights(config: ModelConfig, vocabulary_size: int) -> int:
+    """Of a plug-in, whose formula nobody has held against what it builds."""
+    count: int = load_class(WEIGHT_COUNT)(config, vocabulary_size)
+    return count
+
+
+def _kind_layers(config: ModelConfig) -> int:
+    """Weights of all layers of a recurrent kind, or of a plug-in's."""
+    if config.kind_entry.layers is None:
+        return _built_weights(config, 1) - _embedding_and_softmax(config, 1)
+    return config.kind_entry.layers(config)
 
 
 def _architecture(config: ModelConfig, vocabulary_size: int) -> Any:
@@ -119,8 +136,8 @@ def evaluation_flops(
 
 def _layers_work(model: ModelConfig, tgt_len: int, mem_len: float, cached: bool) -> float:
     """Multiplications of all layers for one token, forward."""
-    if model.is_recurrent:
-        return model.kind_entry.layers(model) + model.kind_entry.state_products(model)
+    if model.encoding_entry is None:
+        return _kind_layers(model) + model.kind_entry.state_products(model)
     return model.n_layer * _layer_work(model, tgt_len, mem_len, cached)
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from txlbench.config.plugins import Catalogue
+
 if TYPE_CHECKING:
     from txlbench.config.model import ModelConfig
 
@@ -25,24 +27,27 @@ class KindEntry:
     """A kind of model: its class, and for recurrent kinds the sizes of its layers.
 
     Attributes:
-        target: `package.module:Class`, a subclass of `models.interface.LanguageModel`.
+        target: a subclass of `models.interface.LanguageModel`, as `package.module:Class`.
         recurrent: a state that holds all that came before is its memory; it has no attention
             length.
         keys: keys of the `model` section about heads and layers that mean something to it.
-        layers: weights of all layers, beside embedding and softmax.
+        layers: weights of all layers, beside embedding and softmax; None where only the built
+            model tells.
         state: numbers that all layers remember of one stream.
         state_products: multiplications beside those with weights, for one token in all layers.
         saved: bytes that the gradient of a layer needs for each token, by tgt_len and bytes of a
-            number in products.
+            number in products; None for as many as a transformer's of the same sizes.
+        source: SHA-256 of the plug-in that registered it.
     """
 
-    target: str
+    target: str | type
     recurrent: bool = False
     keys: frozenset[str] = frozenset()
-    layers: Callable[["ModelConfig"], int] = lambda _: 0
+    layers: Callable[["ModelConfig"], int] | None = None
     state: Callable[["ModelConfig"], int] = lambda _: 0
     state_products: Callable[["ModelConfig"], int] = lambda _: 0
-    saved: Callable[["ModelConfig", int, int], float] = lambda _, __, ___: 0.0
+    saved: Callable[["ModelConfig", int, int], float] | None = None
+    source: str | None = None
 
 
 def _lstm_layers(config: "ModelConfig") -> int:
@@ -131,7 +136,7 @@ def _delta_saved(config: "ModelConfig", tgt_len: int, number: int) -> float:
 
 GATED_KEYS = frozenset({"n_head", "d_head", "d_inner"})
 
-KINDS: dict[str, KindEntry] = {
+_KINDS = {
     "transformer": KindEntry("txlbench.models.transformer:Transformer"),
     "hf": KindEntry("txlbench.models.architectures.architecture_model:ArchitectureModel"),
     "lstm": KindEntry(
@@ -167,4 +172,14 @@ KINDS: dict[str, KindEntry] = {
         saved=_delta_saved,
     ),
 }
+KINDS: Catalogue[KindEntry] = Catalogue("txlbench.models", "kind of model", _KINDS)
 """By name, as in `model.kind`."""
+
+
+def register_kind(name: str, entry: KindEntry) -> None:
+    """Makes somebody's own kind of model known by `name`; its module is not imported.
+
+    Raises:
+        UserError: if the name stands for another kind.
+    """
+    KINDS.register(name, entry)

@@ -118,9 +118,9 @@ def saved_for_gradient(config: RunConfig, vocabulary_size: int, number: int, dev
     """
     model, train = config.model, config.train
     tokens, width = rows_of(train) * train.tgt_len, model.d_model
-    if model.is_recurrent:
-        saved = model.kind_entry.saved(model, train.tgt_len, number)
-        layers = model.n_layer * tokens * saved
+    saved = model.kind_entry.saved
+    if saved is not None:
+        layers = model.n_layer * tokens * saved(model, train.tgt_len, number)
     else:
         layers = model.n_layer * _transformer_layer(model, train, number, device)
         layers += _distances(model, train)

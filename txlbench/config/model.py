@@ -19,6 +19,7 @@ from txlbench.config.catalogue import (
     load_class,
 )
 from txlbench.config.kinds import KINDS, KindEntry
+from txlbench.config.plugins import OR_PLUGIN, resolved_source
 from txlbench.errors import UserError, suggestion
 
 ATTENTION_KEYS = frozenset(
@@ -74,13 +75,16 @@ class ModelConfig(Section):
         architecture: of kind hf: a causal language model of transformers by its model type, as
             llama or mamba; the keys above but kind mean nothing to it.
         config: of kind hf: keys of the architecture's configuration, by its own names; what is
-            left out has its default there. The vocabulary is the corpus's.
+            left out has its default there. The vocabulary is the corpus's. Of a plug-in: whatever
+            it reads there.
+        plugin: SHA-256 of the plug-in's source that the encoding or kind is from; filled in.
     """
 
     ADDED = MappingProxyType(
         {
             "architecture": None,
             "config": {},
+            "plugin": None,
             "dropoute": 0.0,
             "dropouti": None,
             "dropouth": None,
@@ -117,19 +121,21 @@ class ModelConfig(Section):
     variational: bool = False
     architecture: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9_-]*$")
     config: dict[str, Any] = Field(default_factory=dict)
+    plugin: str | None = None
 
     @field_validator("kind")
     @classmethod
     def _known_kind(cls, name: str) -> str:
         if name not in KINDS:
-            raise ValueError(f"unknown kind '{name}'; {suggestion(name, KINDS)}")
+            raise ValueError(f"unknown kind '{name}'; {suggestion(name, KINDS)}{OR_PLUGIN}")
         return name
 
     @field_validator("encoding")
     @classmethod
     def _known_encoding(cls, name: str) -> str:
         if name not in ENCODINGS:
-            raise ValueError(f"unknown encoding '{name}'; {suggestion(name, ENCODINGS)}")
+            known = suggestion(name, ENCODINGS)
+            raise ValueError(f"unknown encoding '{name}'; {known}{OR_PLUGIN}")
         return name
 
     @model_validator(mode="before")
@@ -140,7 +146,7 @@ class ModelConfig(Section):
             return given
         filled = dict(given)
         if filled.get("kind") == "hf":
-            own = cls.model_fields.keys() - {"kind", "architecture", "config"}
+            own = cls.model_fields.keys() - {"kind", "architecture", "config", "plugin"}
             filled = {key: value for key, value in filled.items() if key not in own}
         entry = KINDS.get(str(filled.get("kind", "transformer")))
         if entry is not None and entry.recurrent:
@@ -176,7 +182,10 @@ class ModelConfig(Section):
             )
         if self.kind == "hf" and self.architecture is None:
             raise ValueError("kind hf needs model.architecture, for example llama")
-        if self.kind != "hf" and (self.architecture is not None or self.config):
+        named = self.encoding_entry or self.kind_entry
+        source = resolved_source(f"model: {self.name}", named.source, self.plugin)
+        object.__setattr__(self, "plugin", source)  # a validator may complete what it validates
+        if self.kind != "hf" and (self.architecture is not None or (self.config and not source)):
             raise ValueError(f"architecture and config go with kind hf, not {self.kind}")
         if self.clamp_len is not None and not self.clamps:
             raise ValueError(f"clamp_len: {self.name} has no distances to clamp; drop it")
@@ -228,7 +237,7 @@ class ModelConfig(Section):
         """What sets the model apart: its encoding, its architecture, or its kind."""
         if self.architecture is not None:
             return self.architecture
-        return self.kind if self.is_recurrent else self.encoding
+        return self.encoding if self.kind == "transformer" else self.kind
 
     @property
     def depth(self) -> int:

@@ -15,6 +15,7 @@ from txlbench.config.base import RopeKind, Section, Split
 from txlbench.config.catalogue import CORPORA, ENCODINGS, UNITS, Level
 from txlbench.config.loading import Document, validate
 from txlbench.config.model import ModelConfig
+from txlbench.config.plugins import OR_PLUGIN, resolved_source
 from txlbench.config.train import TrainConfig
 from txlbench.errors import UserError, suggestion
 
@@ -30,9 +31,11 @@ class CorpusConfig(Section):
         valid, test: texts of the other splits; both or neither.
         column: the column of a CSV or TSV file that holds the texts, a row each.
         level: what a token is; a corpus of the catalogue knows its own.
+        plugin: SHA-256 of the plug-in's source that the corpus is from; filled in.
     """
 
     UNHASHED = frozenset({"path", "valid", "test", "column"})
+    ADDED = MappingProxyType({"plugin": None})
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     path: str | None = None
@@ -40,6 +43,7 @@ class CorpusConfig(Section):
     test: str | None = None
     column: str | None = None
     level: Level | None = None
+    plugin: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +65,11 @@ class CorpusConfig(Section):
                 raise ValueError("valid, test and column need a path to the training text")
             if self.name not in CORPORA:
                 remedy = suggestion(self.name, CORPORA)
-                raise ValueError(f"unknown corpus '{self.name}'; {remedy}; or give its path")
+                raise ValueError(
+                    f"unknown corpus '{self.name}'; {remedy}; or give its path{OR_PLUGIN}"
+                )
+            source = resolved_source(f"corpus {self.name}", CORPORA[self.name].source, self.plugin)
+            object.__setattr__(self, "plugin", source)
             known = CORPORA[self.name].level
             if self.level not in (None, known):
                 raise ValueError(f"level of {self.name} is {known}, not {self.level}")

@@ -74,6 +74,13 @@ def _structure(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
     return model
 
 
+def weight_count(config: ModelConfig, vocabulary_size: int) -> int:
+    """Weights of the model, shared ones once; it is laid out without memory for them."""
+    with torch.device("meta"):
+        built = _structure(config, vocabulary_size)
+    return sum(weight.numel() for weight in built.parameters())
+
+
 MOST_LAYERS = 10_000
 """More would take long to lay out, and no file holds their weights."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from txlbench.config.plugins import PluginFile
 from txlbench.config.run_config import EvaluateConfig
 from txlbench.errors import ExitStatus
 
@@ -25,6 +26,7 @@ class Job:
         device: cpu, cuda or cuda:N, never auto; for several processes one each, with commas.
         evaluations: every way in which a label asks the run to be measured.
         processes: how many train and measure it together.
+        plugins: what the command line loaded, by source: no path has to lead to it elsewhere.
         attempts: how often the run had been started when it was planned. If it was started since,
             another process has done something about it, and the job is void. None for whatever.
     """
@@ -34,6 +36,7 @@ class Job:
     evaluations: tuple[EvaluateConfig, ...]
     attempts: int | None = None
     processes: int = 1
+    plugins: tuple[PluginFile, ...] = ()
 
     def device_of(self, rank: int) -> str:
         """The device of one of the processes."""
@@ -45,17 +48,18 @@ class Job:
     def to_json(self) -> str:
         """One line."""
         evaluations = [each.model_dump(mode="json") for each in self.evaluations]
-        return json.dumps(
-            {**vars(self), "directory": str(self.directory), "evaluations": evaluations}
-        )
+        plugins = [vars(each) for each in self.plugins]
+        plain = {"directory": str(self.directory), "evaluations": evaluations, "plugins": plugins}
+        return json.dumps({**vars(self), **plain})
 
     @classmethod
     def from_json(cls, line: str) -> "Job":
         content = json.loads(line)
         evaluations = tuple(map(EvaluateConfig.model_validate, content["evaluations"]))
-        return cls(
-            **{**content, "directory": Path(content["directory"]), "evaluations": evaluations}
-        )
+        directory = Path(content["directory"])
+        plugins = tuple(PluginFile(**each) for each in content["plugins"])
+        typed = {"directory": directory, "evaluations": evaluations, "plugins": plugins}
+        return cls(**{**content, **typed})
 
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)

@@ -6,6 +6,7 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from txlbench.config.plugins import loaded_plugins
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.tracking.backlog import what_is_left
 
@@ -46,6 +47,7 @@ class MirrorProcess:
                 "txlbench.tracking.deliver",
                 str(self._directory.path),
                 "--follow",
+                *(f"--plugin={each.path}" for each in loaded_plugins()),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -18,6 +18,7 @@ from txlbench.config.measurements import (
     training_regime,
 )
 from txlbench.config.memory_use import training_memory
+from txlbench.config.plugins import loaded_plugins
 from txlbench.config.run_config import RunConfig
 from txlbench.machine import Devices, device_memory, worker_environment
 from txlbench.runs.failure import readable
@@ -157,7 +158,10 @@ def _measurements(config: RunConfig) -> tuple[Measurement, ...]:
 def _run(job: ProbeJob, environment: Mapping[str, str]) -> Probed | str:
     """The result of a probing process, or the last line of its complaint."""
     done = subprocess.run(
-        [sys.executable, "-m", "txlbench.runs.speed_probe_worker"],
+        [
+            *(sys.executable, "-m", "txlbench.runs.speed_probe_worker"),
+            *(each.path for each in loaded_plugins()),
+        ],
         input=job.model_dump_json() + "\n",
         capture_output=True,
         text=True,

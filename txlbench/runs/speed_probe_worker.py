@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from txlbench.config.counting import evaluation_flops
 from txlbench.config.measurements import Measurement, training_span
+from txlbench.config.plugins import load_files
 from txlbench.data.streams import Batch
 from txlbench.evaluation.scoring import score
 from txlbench.machine import peak_memory
@@ -139,6 +141,7 @@ def probe(job: ProbeJob) -> Probed:
 
 
 def main(write: Callable[[str], object] = print) -> None:
+    load_files(map(Path, sys.argv[1:]))
     job = ProbeJob.model_validate_json(sys.stdin.readline())
     write(probe(job).model_dump_json())
 

@@ -17,6 +17,7 @@ import torch
 from txlbench.config.base import is_exploded
 from txlbench.config.identity import decisive_settings
 from txlbench.config.measurements import training_regime, training_span
+from txlbench.config.plugins import load_plugin
 from txlbench.config.run_config import RunConfig
 from txlbench.data.corpus import Corpus
 from txlbench.data.prepare import prepare
@@ -251,6 +252,8 @@ def execute(
             the state interrupted.
         save_asked: set from outside when a checkpoint is wanted now; training goes on after it.
     """
+    for plugin in job.plugins:
+        load_plugin(plugin)
     run = RunDirectory(job.directory)
     config = run.read_config()
     device = torch.device(job.device_of(world.rank))

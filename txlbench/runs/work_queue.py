@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from txlbench.config.plugins import loaded_plugins
 from txlbench.records.claim import claimed, holder, is_claimed
 from txlbench.records.schema import RunState
 from txlbench.runs.job import Job
@@ -74,8 +75,14 @@ class WorkQueue:
             directory.write_config(run.config, run.paper, run.labels[0])
             if run.need() is Need.RETRY:
                 directory.set_state(RunState.INTERRUPTED)
-            processes = run.config.train.devices
-            return Job(directory.path, "cpu", run.evaluations, directory.attempts, processes)
+            return Job(
+                directory.path,
+                "cpu",
+                run.evaluations,
+                directory.attempts,
+                run.config.train.devices,
+                loaded_plugins(),
+            )
 
     def _say_once(self, held: Sequence[PlannedRun]) -> None:
         if not self._has_said:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from txlbench.config.plugins import load_files
 from txlbench.errors import ExitStatus
 from txlbench.tracking.backlog import is_finding, what_is_left
 from txlbench.tracking.client import reason_of, silence
@@ -96,7 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="txlbench.tracking.deliver", description=__doc__)
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--follow", action="store_true", help="until standard input is closed")
+    parser.add_argument("--plugin", type=Path, action="append", default=[], help="to be loaded")
     given = parser.parse_args(arguments)
+    load_files(given.plugin)
     left: dict[Path, str] = {}
 
     def attempt() -> bool:

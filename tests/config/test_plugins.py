@@ -1,0 +1,145 @@
+"""Plug-ins: known by name once loaded, by the command line or installed, and by source in ids."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.config.experiments import run
+from txlbench.config import plugins
+from txlbench.config.catalogue import CORPORA, ENCODINGS, EncodingEntry
+from txlbench.config.counting import parameters
+from txlbench.config.identity import run_id
+from txlbench.config.kinds import KINDS
+from txlbench.config.model import ModelConfig
+from txlbench.config.plugins import load_files, load_plugin, read_plugin
+from txlbench.config.run_config import RunConfig
+from txlbench.errors import UserError
+
+ENCODING = """
+import torch
+from torch import nn
+from txlbench.config.catalogue import EncodingEntry, register_encoding
+from txlbench.models.positions.encoding import Encoding
+
+class Nothing(Encoding):
+    def __init__(self, config):
+        super().__init__(config)
+        self.unused = nn.Parameter(torch.empty(7))
+
+register_encoding("nothing", EncodingEntry(Nothing, exactness="distance"))
+"""
+KIND = """
+from txlbench.config.kinds import KindEntry, register_kind
+from txlbench.models.transformer import Transformer
+
+class Mine(Transformer): pass
+
+register_kind("mine", KindEntry(Mine))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch):
+    """What a test loads is forgotten again."""
+    before = [(each, dict(each)) for each in (ENCODINGS, KINDS, CORPORA)]
+    for catalogue, _ in before:
+        monkeypatch.setattr(catalogue, "group", f"{catalogue.group}.test")
+    yield
+    for catalogue, entries in before:
+        catalogue.clear()
+        catalogue.update(entries)
+    plugins._loaded.clear()
+    plugins._modules.clear()
+    plugins._entry_points.cache_clear()
+
+
+def written(folder: Path, text: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_its_source_is_recorded_and_part_of_the_identity(tmp_path):
+    path = written(tmp_path, ENCODING)
+    load_files([path])
+    config = run(model={"encoding": "nothing"})
+    assert config.model.plugin == read_plugin(path).sha256
+    assert run_id(config).startswith("nothing-rec-full-s1-")
+    load_files([written(tmp_path, ENCODING + "# changed\n")])
+    assert run_id(run(model={"encoding": "nothing"})) != run_id(config)
+    with pytest.raises(ValueError, match="was a plug-in with source"):
+        RunConfig.model_validate(config.model_dump())
+
+
+def test_configurations_without_plugins_keep_their_ids(tmp_path):
+    before = run_id(run(model={"encoding": "shaw"}))
+    load_files([written(tmp_path, ENCODING)])
+    assert run_id(run(model={"encoding": "shaw"})) == before
+    assert run(model={"encoding": "shaw"}).model.plugin is None
+
+
+def test_it_is_executed_once(tmp_path):
+    plugin = read_plugin(written(tmp_path, ENCODING))
+    assert load_plugin(plugin) is load_plugin(plugin)
+
+
+def test_parameters_are_those_of_the_built_model(tmp_path):
+    load_files([written(tmp_path, ENCODING), written(tmp_path, KIND, "kind.py")])
+    sizes = {"n_layer": 2, "d_model": 16, "n_head": 2}
+    plain = parameters(ModelConfig(encoding="none", **sizes), 19)
+    assert parameters(ModelConfig(encoding="nothing", **sizes), 19) == plain + 7
+    mine = ModelConfig(kind="mine", encoding="none", config={"own": 1}, **sizes)
+    assert parameters(mine, 19) == plain
+    assert (mine.name, mine.config) == ("mine", {"own": 1})
+
+
+def test_without_the_file_its_name_is_unknown_with_the_remedy():
+    for key in ("encoding", "kind"):
+        with pytest.raises(ValueError, match=r"unknown .* or give --plugin"):
+            run(model={key: "nothing"})
+    with pytest.raises(ValueError, match=r"unknown corpus .* or give --plugin"):
+        run(corpus="nothing-of-the-kind")
+
+
+BROKEN = {
+    "def broken(:": r"mine\.py:1: SyntaxError",
+    "\n\nraise RuntimeError('no')": r"mine\.py:3: RuntimeError: no; mend the plug-in",
+    "x = 1": "registers nothing; end it in register_encoding",
+    ENCODING.replace('"nothing"', '"xl"'): "encoding 'xl' is already registered",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=list(BROKEN.values()))
+def test_a_broken_file_is_refused_with_its_line(text, tmp_path):
+    with pytest.raises(UserError, match=BROKEN[text]):
+        load_files([written(tmp_path, text)])
+
+
+def test_what_is_no_python_file_is_refused(tmp_path):
+    for path in (tmp_path / "gone.py", written(tmp_path, ENCODING, "mine.txt"), tmp_path / "a.py"):
+        if path.name == "a.py":
+            path.write_bytes(b"\xff\xfe")
+        with pytest.raises(UserError, match="--plugin"):
+            load_files([path])
+
+
+def test_an_installed_package_is_known_by_its_entry_point(tmp_path, monkeypatch):
+    """A real distribution on the path; imported when its name is asked for, not before."""
+    module = ENCODING.replace('register_encoding("nothing", ', "ENTRY = (").replace(
+        ", register_encoding", ""
+    )
+    written(tmp_path, module, "installed_encoding.py")
+    info = tmp_path / "installed_encoding-1.0.dist-info"
+    info.mkdir()
+    written(info, "Metadata-Version: 2.1\nName: installed-encoding\nVersion: 1.0\n", "METADATA")
+    points = f"[{ENCODINGS.group}]\nfrom-package = installed_encoding:ENTRY\nbad = gone:ENTRY\n"
+    written(info, points, "entry_points.txt")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "xl" in ENCODINGS
+    assert "installed_encoding" not in sys.modules
+    config = run(model={"encoding": "from-package"})
+    assert isinstance(ENCODINGS["from-package"], EncodingEntry)
+    assert config.model.plugin == read_plugin(tmp_path / "installed_encoding.py").sha256
+    with pytest.raises(UserError, match="entry point 'bad' of"):
+        run(model={"encoding": "bad"})
