@@ -171,7 +171,7 @@ def _is_words(ref: ModelRef, text: ScoredText | None) -> bool:
     """Whether the text is words divided by spaces, which no person writes so."""
     if text is not None and text.level is not None:
         return text.level == "word"
-    if text is not None and text.name in CORPORA:
+    if text is not None and text.name and text.name in CORPORA:
         return CORPORA[text.name].level == "word"
     return ref.capabilities.level == "word"
 
