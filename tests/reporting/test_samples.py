@@ -38,7 +38,7 @@ def test_the_page_has_the_texts_side_by_side(tmp_path):
     assert "<p>it is &lt;b&gt;</p>" in page
     assert "<p> so &amp; so</p>" in page
     assert page.count('class="passages"') == 2
-    assert "Sample 1, from token 1,234 of the split" in page
+    assert "<small>from token 1,234 of the split</small>" in page
     assert "draws 5 of the 6 tokens again" in page
     assert ">     it is <b>" in (tmp_path / "samples.md").read_text()
     assert "it is <b>" in (tmp_path / "samples.csv").read_text()

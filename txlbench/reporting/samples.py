@@ -108,15 +108,13 @@ def sample_answers(record: SamplesRecord) -> tuple[Answer, ...]:
 def sample_parts(record: SamplesRecord) -> Iterator[PagePart]:
     """Each sample between its context and its reference."""
     for number, each in enumerate(record.samples, start=1):
-        about = {"Sample": each.loss, "Reference": each.reference_loss}
-        place = "" if each.place is None else f", from token {each.place:,} of the split"
-        yield PagePart(
-            f"Sample {number}{place}",
-            passages=tuple(
-                SideText(name, _with_unit(record, about.get(name)), text)
-                for name, text in _named(each)
-            ),
-        )
+        about = {
+            "Context": "" if each.place is None else f"from token {each.place:,} of the split",
+            "Sample": _with_unit(record, each.loss),
+            "Reference": _with_unit(record, each.reference_loss),
+        }
+        texts = tuple(SideText(name, about[name], text) for name, text in _named(each))
+        yield PagePart(f"Sample {number}", passages=texts)
 
 
 def _with_unit(record: SamplesRecord, nats: float | None) -> str:

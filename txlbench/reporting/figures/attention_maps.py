@@ -274,7 +274,9 @@ def _token_ticks(axes: Axes, shown: ShownTargets) -> None:
                         fontsize=size, family=MONOSPACE)  # fmt: skip
         axes.set_xlabel("tokens of the context")
         return
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    width = 1.6 * text_width(f"{shown.first:,}", scaled(9.5))
+    most = int(LABELLED * mpl.rcParams["figure.figsize"][0] / width)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=max(1, min(8, most))))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{shown.first + at:,.0f}"))
     axes.set_xlabel("place in the split (tokens)")
 
