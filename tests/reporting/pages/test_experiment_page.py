@@ -27,6 +27,10 @@ def remarks(page):
     return {remark.name: " ".join(remark.sentences) for a in page.answers for remark in a.remarks}
 
 
+def part_of(page, title):
+    return next(part for part in page.parts if part.title == title)
+
+
 def test_the_answer_names_the_best_and_what_is_not_resolved(laboratory):
     page = page_of(laboratory.finished(seeds=[1]))
     assert page.heading == "small"
@@ -79,7 +83,15 @@ def test_it_says_how_each_number_was_obtained_and_what_was_set(laboratory):
     for _, _, run in laboratory.runs(directory):
         assert run.id in text
     assert COMMIT in text
-    assert "test, tgt_len 16, mem_len 16, stride 16, batch 10" in text
+    (table,) = part_of(page_of(directory), "How each number was obtained").tables
+    cells = dict(zip(table.header, table.rows[0], strict=True))
+    assert (cells["row"], cells["seed"], cells["mem len"], cells["stride"]) == (
+        "xl",
+        "1",
+        "16",
+        "16",
+    )
+    assert table.footer[0].startswith("In every row: split test, tgt len 16, batch size 10, ")
     assert "train.max_step 100" in text
     assert "command: txlbench report" in text
 

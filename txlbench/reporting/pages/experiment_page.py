@@ -1,6 +1,6 @@
 """The page of an experiment: which rows differ and by how much, then everything that shows it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
 from txlbench.config.base import shown
@@ -50,7 +50,9 @@ def experiment_page(
             *findings,
             PagePart("Runs that did not finish", logs=tuple(_logs(results))),
             PagePart("Speed of training", tables=tables_of(_speed_table(rows))),
-            PagePart("How each number was obtained", tables=tables_of(_obtained_table(rows))),
+            PagePart(
+                "How each number was obtained", tables=tables_of(narrowed(_obtained_table(rows)))
+            ),
             PagePart("Settings", tables=tables_of(_settings_table(rows))),
         ),
         source=provenance.full,
@@ -195,35 +197,33 @@ def _trained_on(row: TableRow) -> str:
 
 
 def _obtained_table(rows: Sequence[TableRow]) -> Table:
-    """The measurement behind init and best of every run."""
+    """The measurements behind init and best of every run."""
     scored = [(row, run, outcome) for row in rows for run, outcome in row.outcomes]
+    inits = [outcome.init for *_, outcome in scored]
+    regimes = [init.measurement for init in inits]
 
-    def column(header: str, cells: list[object], is_number: bool = True) -> Column:
-        return Column(header, tuple(EMPTY if c is None else str(c) for c in cells), is_number)
+    def column(header: str, cells: Iterable[object], is_number: bool = True) -> Column:
+        shown = (f"{each:,}" if isinstance(each, int) else str(each or EMPTY) for each in cells)
+        return Column(header, tuple(shown), is_number)
 
     columns = (
         column("row", [row.label for row, *_ in scored], False),
         column("seed", [run.config.seed for _, run, _ in scored]),
-        column("init: regime", [_regime(run) for _, run, _ in scored], False),
-        column("init: tokens", [f"{outcome.init.tokens:,}" for *_, outcome in scored]),
-        column("dropped", [f"{outcome.init.dropped:,}" for *_, outcome in scored]),
-        column("best: attention length", [outcome.best_length for *_, outcome in scored]),
-        column("best: tokens", [f"{outcome.best.tokens:,}" for *_, outcome in scored]),
+        column("split", [each.split for each in regimes], False),
+        *(
+            column(name.replace("_", " "), [getattr(each, name) for each in regimes])
+            for name in ("tgt_len", "mem_len", "stride", "batch_size")
+        ),
+        column("tokens", [init.tokens for init in inits]),
+        column("dropped", [init.dropped for init in inits]),
+        column("dtype", [init.dtype for init in inits], False),
+        column("best at length", [outcome.best_length for *_, outcome in scored]),
         column("weights", [_weights(run) for _, run, _ in scored], False),
-        column("dtype", [outcome.init.dtype for *_, outcome in scored], False),
         column("run", [run.directory.id for _, run, _ in scored], False),
         column("commit", [(run.facts.commit or "unknown")[:12] for _, run, _ in scored], False),
     )
-    return Table(columns, (), EMPTY, "Measurement of each run")
-
-
-def _regime(run: RunResult) -> str:
-    assert run.outcome is not None
-    found = run.outcome.init.measurement
-    return (
-        f"{found.split}, tgt_len {found.tgt_len}, mem_len {found.mem_len}, stride {found.stride}, "
-        f"batch {found.batch_size}"
-    )
+    footer = ("tgt len to dropped: of init; best at length: the keys that best sees.",)
+    return Table(columns, footer, EMPTY, "Measurement of each run")
 
 
 def _weights(run: RunResult) -> str:
