@@ -52,7 +52,7 @@ def test_one_run_with_parameters_numbers_and_files(finding):
     history = client.get_metric_history(run.info.run_id, "loss_nats/LSTM")
     assert sorted(point.step for point in history) == [100, 200, 300, 400]
     names = {each.path for each in client.list_artifacts(run.info.run_id)}
-    assert names == {"recl.json", "recl.csv", "recl.md", "recl.tex", "figures"}
+    assert names == {"recl.json", "recl.html", "recl.csv", "recl.md", "recl.tex", "figures"}
 
 
 def test_only_what_is_new_is_delivered(finding):

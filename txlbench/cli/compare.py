@@ -14,7 +14,6 @@ from txlbench.records.experiment_directory import ExperimentDirectory, under_res
 if TYPE_CHECKING:
     from txlbench.reporting.comparison import Comparison
     from txlbench.reporting.rows import TableRow
-    from txlbench.reporting.table import Table
 
 
 @verb(
@@ -64,31 +63,16 @@ OLD_RECORDS = (
 
 
 def _show(compared: "Comparison") -> None:
+    from txlbench.reporting.comparison import pair_table
     from txlbench.reporting.table import plain_text
 
     click.echo(compared.headline)
     if len(compared.rows) > 2:
-        click.echo(f"\n{plain_text(_table(compared))}".rstrip())
+        click.echo(f"\n{plain_text(pair_table(compared))}".rstrip())
     if compared.left_out:
         click.echo(f"Not compared: {', '.join(compared.left_out)}.")
     if any(pair.difference is not None and not pair.covers_tokens for pair in compared.pairs):
         click.echo(OLD_RECORDS)
-
-
-def _table(compared: "Comparison") -> "Table":
-    """A line for each pair, the row of the lowest loss first."""
-    from txlbench.reporting.table import Column, Table
-
-    pairs = compared.pairs
-    p = ["" if pair.p_holm is None else f"{pair.p_holm:.2g}" for pair in pairs]
-    columns = [
-        Column("lower loss", tuple(pair.lower for pair in pairs)),
-        Column("higher loss", tuple(pair.higher for pair in pairs)),
-        Column("difference", tuple(map(compared.amount, pairs))),
-        Column("p, Holm", tuple(p), is_number=True),
-        Column("", tuple(map(compared.outcome, pairs))),
-    ]
-    return Table(tuple(each for each in columns if not each.is_empty), (), "")
 
 
 def _rows(references: tuple[str, ...]) -> "list[TableRow]":

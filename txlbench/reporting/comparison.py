@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from txlbench.config.base import shown
 from txlbench.reporting.paired import LEVEL
+from txlbench.reporting.table import EMPTY, Column, Table
 
 Verdict = Literal["resolved", "not resolved", "one seed", "not compared"]
 MOST_NAMED = 3
@@ -156,6 +157,21 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMED + 1:
         return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def pair_table(compared: Comparison) -> Table:
+    """A line for each pair, the row of the lowest loss first."""
+    pairs = compared.pairs
+    p = tuple("" if pair.p_holm is None else f"{pair.p_holm:.2g}" for pair in pairs)
+    columns = (
+        Column("lower loss", tuple(pair.lower for pair in pairs)),
+        Column("higher loss", tuple(pair.higher for pair in pairs)),
+        Column("difference", tuple(map(compared.amount, pairs)), is_number=True),
+        Column("p, Holm", p, is_number=True),
+        Column("verdict", tuple(map(compared.outcome, pairs))),
+    )
+    kept = tuple(column for column in columns if not column.is_empty)
+    return Table(kept, (), EMPTY, f"Pairs of rows by {compared.measure}")
 
 
 def explained(found: Mapping[tuple[str, str], Comparison], reference: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.reporting.laboratory import COMMIT
+from tests.reporting.laboratory import COMMIT, quality
 from tests.reporting.pages.parsed import Parsed
 from tests.reporting.recl_records import write_record
 from txlbench.files import read_json, write_json
@@ -38,9 +38,21 @@ def test_the_answer_names_the_best_and_what_is_not_resolved(laboratory):
     found = remarks(page)
     assert re.match(r"xl, 2\.\d{3} bpc; next xl, no memory, 2\.\d{3} \(\+0\.144\); last absolute, ",
                     found["Lowest loss"])  # fmt: skip
-    assert found["Not resolved"].startswith("All of these differences: each row was trained once")
-    assert "Not resolved" not in remarks(page_of(laboratory.finished(name="several")))
+    assert found["Not resolved"].startswith("All of these differences: one seed each, so none is ")
+    assert part_of(page, "Pairs of rows").tables[0].rows[0][:2] == ["xl", "xl, no memory"]
     assert page.summary.startswith("Lowest loss: xl, 2.")
+
+
+def test_several_seeds_are_tested_pair_by_pair(laboratory):
+    directory = laboratory.experiment()
+    for line, config, run in laboratory.runs(directory):
+        scatter = 0.2 * (config.seed == 2) * (line.label == "xl, no memory")
+        laboratory.finish(run, config, line, loss=lambda c, s=scatter: quality(c) + s)
+    found = remarks(page_of(directory))
+    assert "1 of 3 pairs of rows differ at p ≤ 0.05, after Holm's correction." in found["Tested"]
+    assert found["Not resolved"].startswith("xl and xl, no memory: 0.2")
+    assert "; not resolved; " in found["Not resolved"]
+    assert "one seed" not in found["Not resolved"]
 
 
 def test_the_paper_s_order_is_compared(laboratory):

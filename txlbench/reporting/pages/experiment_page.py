@@ -7,9 +7,11 @@ from txlbench.config.base import shown
 from txlbench.records.run_directory import RunDirectory
 from txlbench.records.schema import RunState
 from txlbench.reporting.compare import comparisons
+from txlbench.reporting.comparison import Comparison, pair_table
 from txlbench.reporting.experiment_results import Results, RunResult
 from txlbench.reporting.pages.contrasts import setting_remarks
 from txlbench.reporting.pages.page import Answer, Log, Page, PagePart, Picture, Remark, tables_of
+from txlbench.reporting.paired import LEVEL
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import flat_settings
 from txlbench.reporting.rows import LOSSES, Estimate, TableRow, best_loss, build_rows, units
@@ -20,6 +22,7 @@ LAST_LINES = 20
 LONGEST_LINE = 400
 """Characters of a line of a log that are shown."""
 MOST_NAMED = 6
+MOST_DOUBTS = 4
 PAPER_LOSSES = ("ppl_best", "ppl", "bpc", "ppl_init")
 """Names of the paper's numbers that are losses, in the order in which they are looked for."""
 
@@ -47,6 +50,7 @@ def experiment_page(
         parts=(
             PagePart("Table", tables=tables_of(narrowed(table))),
             PagePart("Figures", pictures=tuple(pictures[1:])),
+            PagePart("Pairs of rows", tables=tuple(_pairs(results))),
             *findings,
             PagePart("Runs that did not finish", logs=tuple(_logs(results))),
             PagePart("Speed of training", tables=tables_of(_speed_table(rows))),
@@ -81,16 +85,21 @@ def _remarks(results: Results, rows: Sequence[TableRow]) -> Iterator[Remark]:
             yield Remark("Loss", (f"Nothing was measured yet in {UNITS[unit]}.",))
             continue
         by_measure = {measure: found[unit, measure] for measure in LOSSES}
-        answer = (by_measure["best"].headline,) if len(compared) > 1 else ()
-        yield Remark("Lowest loss", (_extremes(compared, unit), *answer))
+        yield Remark("Lowest loss", (_extremes(compared, unit),))
         yield from setting_remarks(results, compared, by_measure)
-        if doubts := tuple(_doubts(compared)):
-            yield Remark("Not resolved", doubts)
+        yield from _tests(by_measure["best"])
         if agreement := _agreement(compared):
             yield Remark("The paper", (agreement,))
     bad = [f"{run.label} (seed {run.config.seed}) {run.state}" for run in results.runs if run.error]
     if bad:
         yield Remark("Did not finish", (f"{_some(bad)}.",))
+
+
+def _pairs(results: Results) -> Iterator[Table]:
+    """How far apart each two rows are at their best, unless that is said in words already."""
+    for (_, measure), found in comparisons(results).items():
+        if measure == "best" and len(found.pairs) > 1:
+            yield pair_table(found)
 
 
 def _some(items: Sequence[str]) -> str:
@@ -116,12 +125,25 @@ def _estimate(found: Estimate, unit: str) -> str:
     return text if found.half_width is None else f"{text} ± {shown(found.half_width, unit)}"
 
 
-def _doubts(rows: Sequence[TableRow]) -> Iterator[str]:
-    if len(rows) > 1 and all(len(row.counted) < 2 for row in rows):
-        yield (
-            "All of these differences: each row was trained once, so none is held against the "
-            "scatter between seeds. Several seeds in the experiment file give intervals."
+def _tests(found: Comparison) -> Iterator[Remark]:
+    """Which rows differ, of all pairs, and which pairs are open."""
+    once = sum(pair.verdict == "one seed" for pair in found.pairs)
+    open_ = [pair for pair in found.pairs if pair.verdict == "not resolved"]
+    if found.tested:
+        count = f"{found.tested - len(open_)} of {found.tested}"
+        differ = f"{count} pairs of rows differ at p ≤ {LEVEL:g}, after Holm's correction."
+        yield Remark("Tested", (found.headline, differ))
+    doubts = [f"{found.sentence(pair)}." for pair in open_[:MOST_DOUBTS]]
+    if len(open_) > MOST_DOUBTS:
+        doubts.append(f"And {len(open_) - MOST_DOUBTS} more pairs.")
+    if once:
+        which = f"{once} pairs of rows" if found.tested else "All of these differences"
+        doubts.append(
+            f"{which}: one seed each, so none is held against the scatter between seeds. Several "
+            "seeds in the experiment file give intervals."
         )
+    if doubts:
+        yield Remark("Not resolved", tuple(doubts))
 
 
 def _agreement(rows: Sequence[TableRow]) -> str:
