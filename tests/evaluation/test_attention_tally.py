@@ -9,6 +9,7 @@ import torch
 from tests.models.subjects import ATTENDING, text, transformer
 from txlbench.config.base import AttentionSpan
 from txlbench.config.measurements import Measurement
+from txlbench.evaluation import attention_reading
 from txlbench.evaluation.attention_reading import AttentionPlan, read_attention
 from txlbench.evaluation.attention_tally import AttentionTally, Counted, by_distance
 from txlbench.models.interface import Observer
@@ -165,6 +166,19 @@ def test_a_shift_of_distances_by_one_shows():
 
 
 @pytest.mark.parametrize("measurement", [STREAMING, WINDOWS], ids=lambda one: one.regime)
+def test_attention_of_a_layer_is_never_larger_than_allowed(measurement, monkeypatch):
+    """Whatever the split: nothing else grows with it."""
+    monkeypatch.setattr(attention_reading, "LARGEST", 600)
+    sizes = []
+    monkeypatch.setattr(
+        AttentionTally, "add", lambda _, __, attention_HBTS: sizes.append(attention_HBTS.numel())
+    )
+    wide = measurement.model_copy(update={"tgt_len": KEYS, "batch_size": 5})
+    read(transformer("xl"), attention_reading.fitting(wide, 2))
+    assert 60 < max(sizes) <= 600
+
+
+@pytest.mark.parametrize("measurement", [STREAMING, WINDOWS], ids=lambda one: one.regime)
 def test_given_queries_have_the_attention_of_a_pass_of_their_own(measurement):
     model, queries = transformer("xl", n_layer=1), range(20, 23)
     tally = read(model, measurement, queries)
@@ -181,8 +195,6 @@ def test_given_queries_have_the_attention_of_a_pass_of_their_own(measurement):
 
 
 def test_how_many_are_read_at_once_changes_nothing(monkeypatch):
-    from txlbench.evaluation import attention_reading
-
     model = transformer("xl")
     whole = averages(read(model, WINDOWS), 1)
     monkeypatch.setattr(attention_reading, "LARGEST", 1)

@@ -195,7 +195,8 @@ class AttentionTally(ScoreObserver):
         visible_ND = there_TD.expand(*counted.chosen_BT.shape, self.reach)[counted.chosen_BT]
         sums.seen_D += visible_ND.sum(0)
         self._add_terms(sums, counted, visible_ND)
-        self._keep_rows(layer, counted, rows_NHD)
+        if self.shown:
+            self._keep_rows(layer, counted, rows_NHD)
 
     def _add_terms(self, sums: LayerSums, counted: Counted, visible_ND: Tensor) -> None:
         for letter, scores_HBTS in self._terms.items():
