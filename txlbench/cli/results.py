@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 @verb("status", "txlbench status", "txlbench status results/quick")
 @click.argument("directory", default=RESULTS, type=click.Path(path_type=Path))
-def status(directory: Path) -> int:
+@click.option(
+    "--watch",
+    "is_watching",
+    is_flag=True,
+    help="Shows curve, speed and time left of each run as it trains, until all have ended.",
+)
+def status(directory: Path, is_watching: bool) -> int:
     """Show every run with its state, loss and progress.
 
     DIRECTORY is an experiment, by its path or its name under results/, or a folder of them; the
@@ -34,6 +40,12 @@ def status(directory: Path) -> int:
     is `interrupted`: the next `ablate` resumes it. One with a file that cannot be read is
     `damaged`; the exit status is 1 then.
     """
+    if is_watching:
+        from rich.console import Console
+
+        from txlbench.cli.watch import watch
+
+        return watch(experiments_at([directory]), Console(emoji=False))
     from txlbench.runs.status import status_lines
 
     any_damage = False
