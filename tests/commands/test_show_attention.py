@@ -81,13 +81,12 @@ def test_a_pretrained_model_gives_what_transformers_returns(folder, bos):
     asked_of = replace(ASKED, model=f"hf:{path}", corpus="mine.txt", attention_length=12, at=50)
     made = measure_attention(replace(asked_of, heads=((2, 3),)))
     assert made.keys == (10, 12)
-    assert made.own_first == bos
+    assert (made.adds_bos, made.first_apart) == (bos, True)
     assert len(made.heads) == 8
     assert made.row_error < 1e-5
     assert abs(made.leak) < 1e-5
     for head in made.heads:
-        own = head.first if bos else 0
-        assert sum(head.profile) == pytest.approx(1 - own, abs=1e-3)
+        assert sum(head.profile) == pytest.approx(1 - head.first, abs=1e-3)
     ref = resolve(f"hf:{path}")
     ids = read_text(ref, "mine.txt", None, "all").ids
     model = ref.open(CPU)

@@ -121,7 +121,8 @@ def measure_attention(
         command=request.command,
         models={short_titles([request.model])[0]: _source(ref, text)},
         keys=(plan.least, plan.keys),
-        own_first=reading.own_first,
+        adds_bos=reading.adds_bos,
+        first_apart=reading.windows is not None,
         regime=plan.measurement.regime,
         queries=int(tally.counts_Z.sum()),
         clamp_len=plan.measurement.clamp_len,
@@ -174,8 +175,8 @@ class _Reading:
         return dtype_name(self.loaded.model if self.windows is None else self.windows.network)
 
     @property
-    def own_first(self) -> int:
-        return int(self.windows is not None and self.windows.bos is not None)
+    def adds_bos(self) -> bool:
+        return self.windows is not None and self.windows.bos is not None
 
     @cached_property
     def plan(self) -> AttentionPlan:
@@ -235,10 +236,9 @@ class _Reading:
     ) -> AttentionTally:
         """The attention of the queries of a plan; those given one by one are kept so."""
         shown = plan.given or range(0)
+        apart = int(self.adds_bos if shown else self.windows is not None)
         device = self.device
-        tally = AttentionTally(
-            plan.keys, plan.least, plan.predictions, device, shown, self.own_first
-        )
+        tally = AttentionTally(plan.keys, plan.least, plan.predictions, device, shown, apart)
         if self.windows is None:
             asked = (plan, self.heads, tally, device, watch)
             read_attention(self.loaded.model, self.text.ids, *asked)
@@ -262,7 +262,9 @@ class _Reading:
         chosen = request.heads or widest
         if silent := [layer for layer, _ in chosen if (layer - 1) not in tally.layers]:
             raise UserError(f"--heads: layer {silent[0]} gives no attention", "give another one")
-        begin = max(0, first - plan.keys)
+        rows = tally.rows
+        seen = 1 + int((torch.stack([*rows.values()]) > 0).any(0).any(0).nonzero().max())
+        begin = max(0, first - seen)
         ids = self.text.ids[begin : first + count]
         pieces = pieces_of(self.loaded.ref, ids)
         tokens = [str(n) for n in ids.tolist()] if pieces is None else [pieces[n] for n in ids]
@@ -275,7 +277,7 @@ class _Reading:
                 HeadRows(
                     layer=layer,
                     head=head,
-                    rows=tuple(_rounded(tally.rows[layer - 1, q][head - 1]) for q in queries),
+                    rows=tuple(_rounded(rows[layer - 1, q][head - 1, :seen]) for q in queries),
                 )
                 for layer, head in chosen
             ),

@@ -162,7 +162,8 @@ def read_attention_windows(
         tokens_BT = _tokens(ids, row, device)
         tally.expect(counted)
         for layer, attention_BHTS in model.attentions(tokens_BT).items():
-            tally.add(layer, attention_BHTS.transpose(0, 1)[:, :, tally.own_first :])
+            own = attention_BHTS.shape[2] - tokens_BT.shape[1]  # queries of what is no text
+            tally.add(layer, attention_BHTS.transpose(0, 1)[:, :, own:])
 
 
 def _counted_rows(

@@ -127,7 +127,8 @@ class AttentionTally(ScoreObserver):
         reach: number of distances; a query sees keys at 0 to reach - 1.
         common: those that every query which counts sees.
         shown: places in the split of the queries whose attention is kept as it is.
-        own_first: keys before the text that the model adds by itself: they have no distance.
+        apart: first keys of a window that have no distance: what a model puts before the text, or
+            the one on which attention rests that is needed nowhere (an attention sink).
         layers: the sums by layer.
         counts_Z: queries that count, by block.
         rows: by layer and place of the query, its attention by distance [H, D].
@@ -142,10 +143,10 @@ class AttentionTally(ScoreObserver):
         predictions: int,
         device: torch.device,
         shown: range = range(0),
-        own_first: int = 0,
+        apart: int = 0,
     ) -> None:
         self.reach, self.common = reach, common
-        self.shown, self.own_first = shown, own_first
+        self.shown, self.apart = shown, apart
         self.layers: dict[int, LayerSums] = {}
         self.counts_Z = torch.zeros(BLOCKS, dtype=torch.float64, device=device)
         self.rows: dict[tuple[int, int], Tensor] = {}
@@ -179,16 +180,16 @@ class AttentionTally(ScoreObserver):
         whole_NHS = _chosen(attention_HBTS, counted.chosen_BT).double()
         if not len(whole_NHS):
             return
-        attention_HBTD, there_TD = by_distance(attention_HBTS[..., self.own_first :], self.reach)
+        attention_HBTD, there_TD = by_distance(attention_HBTS[..., self.apart :], self.reach)
         rows_NHD = _chosen(attention_HBTD, counted.chosen_BT).double()
-        text_NH, own_NH = rows_NHD.sum(-1), whole_NHS[..., : self.own_first].sum(-1)
+        text_NH, apart_NH = rows_NHD.sum(-1), whole_NHS[..., : self.apart].sum(-1)
         off_NH = whole_NHS.sum(-1) - 1
         self.row_error = max(self.row_error, float(off_NH.abs().max()))
-        self.leak = max(self.leak, float((off_NH + 1 - own_NH - text_NH).max()))
+        self.leak = max(self.leak, float((off_NH + 1 - apart_NH - text_NH).max()))
         sums.profile_HD += rows_NHD.sum(0)
         sums.first_H += whole_NHS[..., 0].sum(0)
-        apart_D = torch.arange(self.reach, dtype=torch.float64, device=self._device)
-        distance_NH = (rows_NHD @ apart_D) / text_NH.clamp(min=TINY)
+        back_D = torch.arange(self.reach, dtype=torch.float64, device=self._device)
+        distance_NH = (rows_NHD @ back_D) / text_NH.clamp(min=TINY)
         block_N = self._blocks(counted)
         sums.distance_ZH.index_add_(0, block_N, distance_NH)
         sums.entropy_ZH.index_add_(0, block_N, torch.special.entr(whole_NHS).sum(-1))

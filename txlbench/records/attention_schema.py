@@ -6,7 +6,7 @@ as they enter the softmax.
 
 from typing import Annotated, Literal
 
-from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, FiniteFloat, PositiveInt
 
 from txlbench.records.context_schema import Interval
 from txlbench.records.finding_schema import Finding, ReclSource
@@ -94,7 +94,9 @@ class AttentionRecord(Finding):
     Attributes:
         models: the model by its title.
         keys: the fewest and the most tokens that queries see, themselves included.
-        own_first: keys before the text that the model adds by itself, such as a BOS.
+        adds_bos: the model puts a token of its own before each window.
+        first_apart: mean distances and profiles leave out the first key of each window, on which
+            attention rests that is needed nowhere.
         regime: streaming with memory, or windows.
         queries: tokens whose attention is counted.
         row_error: the most by which attention did not sum to one.
@@ -106,7 +108,8 @@ class AttentionRecord(Finding):
 
     models: Annotated[dict[str, ReclSource], Field(min_length=1, max_length=1)]
     keys: tuple[PositiveInt, PositiveInt]
-    own_first: NonNegativeInt = 0
+    adds_bos: bool = False
+    first_apart: bool = False
     regime: Literal["streaming", "windows"]
     queries: PositiveInt
     clamp_len: int | None
