@@ -118,3 +118,23 @@ def test_no_colour_comes_twice_without_another_line_and_marker() -> None:
     for mark in (palette.marker, palette.dash):
         looks = {(palette.colour(label), mark(label)) for label in palette.labels}
         assert len(looks) == report.MOST_ROWS
+
+
+def test_every_name_can_be_read_on_white_and_turned_for_a_dark_page():
+    """Contrast of WCAG's level AA; pages turn brightness round and keep the hue."""
+    names = tuple(map(str, range(len(COLOURS))))
+    inks = [np.array(Palette(names).ink(name)) for name in names]
+    assert min(_contrast(ink, np.ones(3)) for ink in inks) >= 4.5
+    turn = np.array([0.426, 1.43, 0.144])  # of hue-rotate(180deg), as CSS defines it
+    turned = [np.clip(turn @ (1 - ink) - (1 - ink), 0, 1) for ink in inks]
+    assert min(_contrast(ink, np.full(3, 17 / 255)) for ink in turned) >= 4.5
+
+
+def _contrast(one, other):
+    darker, lighter = sorted(map(_luminance, (one, other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour):
+    linear = np.where(colour <= 0.03928, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])

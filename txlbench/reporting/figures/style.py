@@ -26,8 +26,8 @@ COLOURS = (
 """Colours of Okabe and Ito and of Tol, ordered so that the first ones stay the farthest apart with
 normal sight, protanopia and deuteranopia alike. More than these eight cannot be told apart: further
 rows get them again, with other lines and markers."""
-INK = 0.75
-"""Text is this much of its line's brightness, to be read on white."""
+INK = 0.68
+"""Text is this much of its line's brightness: a contrast of 4.5 to white, WCAG's level AA."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#666666"
 PALE = 0.3

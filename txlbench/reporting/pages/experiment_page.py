@@ -53,7 +53,7 @@ def experiment_page(
             PagePart("Pairs of rows", tables=tuple(_pairs(results))),
             *findings,
             PagePart("Runs that did not finish", logs=tuple(_logs(results))),
-            PagePart("Speed of training", tables=tables_of(_speed_table(rows))),
+            PagePart("Speed of training", tables=tables_of(narrowed(_speed_table(rows)))),
             PagePart(
                 "How each number was obtained", tables=tables_of(narrowed(_obtained_table(rows)))
             ),
@@ -96,9 +96,9 @@ def _remarks(results: Results, rows: Sequence[TableRow]) -> Iterator[Remark]:
 
 
 def _pairs(results: Results) -> Iterator[Table]:
-    """How far apart each two rows are at their best, unless that is said in words already."""
+    """How far apart each two rows are at their best, where several seeds tell."""
     for (_, measure), found in comparisons(results).items():
-        if measure == "best" and len(found.pairs) > 1:
+        if measure == "best" and found.tested > 1:
             yield pair_table(found)
 
 
