@@ -99,11 +99,13 @@ def test_a_narrow_terminal_cuts_titles_and_a_low_one_shows_who_works(plan, once)
     directory, runs = plan
     train(runs[3], 6)
     with claimed(runs[3].directory.path):
-        _, lines = seen(directory, width=60, height=6, encoding="ascii")
+        _, lines = seen(directory, width=66, height=6, encoding="ascii")
     assert lines[1].startswith("  trial (se")
     assert "@#+=-_" not in lines[1]
     assert set(ASCII_BLOCKS) & set(lines[1])
-    assert len(lines[1]) <= 60
+    assert len(lines[1]) <= 66
+    assert "tok/s" not in lines[1]
+    assert lines[1].endswith(" left")
     assert lines[-1] == "  and 1 more"
 
 

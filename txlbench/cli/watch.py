@@ -23,6 +23,10 @@ LOOK_SECONDS = 1.0
 CURVE_WIDTH = 16
 WIDE = 100
 """Columns of a terminal from which on curves have that width."""
+NARROW = 76
+"""Fewer columns have no room for speeds."""
+WIDEST = 120
+"""Columns beyond which numbers would stand too far from their titles."""
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 SETTLED = 0.1
 """A curve leaves out this share of the steps, in which all losses fall from far above."""
@@ -141,16 +145,18 @@ def _grid(plan: _Plan, runs: Sequence[tuple[PlannedRun, RunState]], console: Con
     is_unicode = console.encoding.lower().startswith("utf")
     blocks = BLOCKS if is_unicode else ASCII_BLOCKS
     width = CURVE_WIDTH if console.width >= WIDE else CURVE_WIDTH // 2
-    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid = Grid.grid(padding=(0, 2, 0, 0), expand=True)
+    grid.width = min(console.width, WIDEST)
     overflow: OverflowMethod = "ellipsis" if is_unicode else "crop"
     grid.add_column(ratio=1, no_wrap=True, overflow=overflow)
     for justify in ("left", "left", "left", "right", "right"):
         grid.add_column(justify=justify, no_wrap=True, overflow=overflow)
     for run, state in runs:
-        doing, curve, *numbers = _cells(plan, run, state)
+        doing, curve, loss, speed, left = _cells(plan, run, state)
+        speed = speed if console.width >= NARROW else ""
         style = STYLES.get(state, "")
         cells = [Text(doing, style), Text(sparkline(curve, width, blocks))]
-        grid.add_row(Text(f"  {run.title}"), *cells, *map(Text, numbers))
+        grid.add_row(Text(f"  {run.title}"), *cells, Text(loss), Text(speed), Text(left))
     return grid
 
 
