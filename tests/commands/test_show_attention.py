@@ -63,6 +63,13 @@ def test_without_memory_it_is_read_in_windows(folder):
     assert all(0 <= head.first <= 1 for head in made.heads)
 
 
+def test_words_are_told_apart(folder):
+    (folder / "mine.txt").write_text("the model reads\na text\n" * 200)
+    write_spec(corpus={"name": "mine", "path": "mine.txt", "level": "word"})
+    made = measure_attention(replace(ASKED, model=str(finished().path)))
+    assert "\n the model reads\n a text\n the" in "".join(made.shown.tokens)
+
+
 def test_an_architecture_of_transformers_is_read_in_windows(folder):
     settings = {
         "model.kind": "hf",

@@ -21,6 +21,7 @@ from txlbench.config.base import Part
 from txlbench.config.catalogue import Level
 from txlbench.config.identity import fingerprint
 from txlbench.config.measurements import Measurement, at_attention_length, check_length, segments_of
+from txlbench.data.vocabulary import EOS
 from txlbench.errors import UserError
 from txlbench.evaluation.attention_reading import (
     AttentionPlan,
@@ -268,6 +269,8 @@ class _Reading:
         ids = self.text.ids[begin : first + count]
         pieces = pieces_of(self.loaded.ref, ids)
         tokens = [str(n) for n in ids.tolist()] if pieces is None else [pieces[n] for n in ids]
+        if self.text.level == "word":
+            tokens = ["\n" if token == EOS else f" {token}" for token in tokens]
         return ShownTargets(
             first=begin,
             tokens=tuple(tokens),

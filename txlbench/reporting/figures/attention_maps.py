@@ -79,7 +79,7 @@ def draw_terms(record: AttentionRecord) -> Drawing | None:
     for axes, letter in zip(panels, letters, strict=False):
         image = _map(axes, np.array([t.profile for t in record.terms if t.term == letter]))
         axes.set_title(f"({letter}) {TERMS[letter]}", fontsize=scaled(9), loc="left")
-        _layer_ticks(axes, record)
+        _layer_ticks(axes, record, MOST_TICKS // 2)
         place = axes.get_subplotspec()
         if place.is_first_col():
             axes.set_ylabel("layer")
@@ -236,18 +236,18 @@ def _bar(figure: Figure, panels: Sequence[Axes], image: object) -> None:
     bar.outline.set_visible(False)
 
 
-def _layer_ticks(axes: Axes, record: AttentionRecord) -> None:
+def _layer_ticks(axes: Axes, record: AttentionRecord, most: int = MOST_TICKS) -> None:
     """The number of each layer beside the middle of its heads, and lines between layers."""
     sizes = {layer: len(heads) for layer, heads in record.layers.items()}
     edges = np.cumsum([0, *sizes.values()])
-    every = -(-len(sizes) // MOST_TICKS)
+    every, gap = -(-len(sizes) // most), scaled(2.4 if len(sizes) <= most else 1.2)
     middles = (edges[:-1] + edges[1:] - 1) / 2
     axes.yaxis.set_major_locator(FixedLocator(list(middles[::every])))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_yticks(middles[::every], [str(layer) for layer in list(sizes)[::every]])
     axes.tick_params(axis="y", length=0)
     for edge in edges[1:-1]:
-        axes.axhline(edge - 0.5, color="white", linewidth=scaled(2.4))
+        axes.axhline(edge - 0.5, color="white", linewidth=gap)
         axes.axhline(edge - 0.5, color=GREY, linewidth=scaled(0.5))
 
 
