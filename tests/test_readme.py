@@ -13,6 +13,7 @@ import pytest
 
 from tests import workplace
 from tests.benchmarks import paper_scale
+from tests.plugged import forgotten
 from txlbench.cli.main import COMMANDS, cli, main
 from txlbench.records.loss_file import read_loss_file
 
@@ -29,6 +30,13 @@ PARSED_ONLY = re.compile(
 
 def blocks(page, language):
     return [text for kind, text in FENCED.findall(page.read_text()) if kind == language]
+
+
+def templates():
+    """(file name, text) of the Python files that pages show."""
+    for block in (block for page in PAGES for block in blocks(page, "python")):
+        if name := re.match(r"# (\S+\.py)\n", block):
+            yield name[1], block
 
 
 def commands_of(page):
@@ -68,9 +76,12 @@ def folder(tmp_path_factory):
         for block in (block for page in PAGES for block in blocks(page, "yaml")):
             if name := re.match(r"# (\S+\.yaml)\n", block):
                 (place / name[1]).write_text(block)
+        for name, block in templates():
+            (place / name).write_text(block)
         assert run(["txlbench", "export", "quick/Transformer-XL", "--to", "hf:exported"]) == 0
         assert run(["txlbench", "import", "hf:exported", "--out", "results/imported/again"]) == 0
-        yield place
+        with forgotten():
+            yield place
 
 
 def run(words):

@@ -1,12 +1,11 @@
 """Plug-ins: known by name once loaded, by the command line or installed, and by source in ids."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.config.experiments import run
-from txlbench.config import plugins
+from tests.plugged import forgotten, written
 from txlbench.config.catalogue import CORPORA, ENCODINGS, EncodingEntry
 from txlbench.config.counting import parameters
 from txlbench.config.identity import run_id
@@ -40,24 +39,11 @@ register_kind("mine", KindEntry(Mine))
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch):
-    """What a test loads is forgotten again."""
-    before = [(each, dict(each)) for each in (ENCODINGS, KINDS, CORPORA)]
-    for catalogue, _ in before:
+def _forgotten(monkeypatch):
+    for catalogue in (ENCODINGS, KINDS, CORPORA):
         monkeypatch.setattr(catalogue, "group", f"{catalogue.group}.test")
-    yield
-    for catalogue, entries in before:
-        catalogue.clear()
-        catalogue.update(entries)
-    plugins._loaded.clear()
-    plugins._modules.clear()
-    plugins._entry_points.cache_clear()
-
-
-def written(folder: Path, text: str, name: str = "mine.py") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
+    with forgotten():
+        yield
 
 
 def test_its_source_is_recorded_and_part_of_the_identity(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from txlbench.config.plugins import PluginFile
 from txlbench.config.run_config import EvaluateConfig
 from txlbench.runs.job import Job
 
@@ -20,7 +21,8 @@ def test_a_job_comes_back_from_its_line():
         EvaluateConfig(),
         EvaluateConfig(split="valid", attention_lengths=(8, 4), tokens=9, tolerance=1e-3),
     )
-    job = Job(Path("results/a b/ü\n"), "cuda:1", evaluations)
+    plugins = (PluginFile("/a b/ü.py", "print('$x')\n# ü\n"),)
+    job = Job(Path("results/a b/ü\n"), "cuda:1", evaluations, plugins=plugins)
     line = job.to_json()
     assert "\n" not in line
     assert Job.from_json(line) == job

@@ -139,10 +139,15 @@ def _ablate(request: "Request") -> int:
     return int(outcome.status)
 
 
-@verb("check", "txlbench check", "txlbench check experiments/quick.yaml")
-@click.argument("specs", nargs=-1, type=click.Path(path_type=Path, exists=True))
-def check(specs: tuple[Path, ...]) -> int:
-    """Test invariants on each model of SPECS: experiment files, or folders of them.
+@verb(
+    "check",
+    "txlbench check",
+    "txlbench check experiments/quick.yaml",
+    "txlbench check slope.py:Slope",
+)
+@click.argument("specs", nargs=-1, metavar="[SPEC|FILE.py[:NAME]]...")
+def check(specs: tuple[str, ...]) -> int:
+    """Test invariants on each model of SPECs: experiment files, or folders of them; or of plug-ins.
 
     Without SPECS, every encoding is tested. The invariants are causality, memory that is never
     written to, equal losses whether tokens are read in one segment or several, independence of the
@@ -152,18 +157,30 @@ def check(specs: tuple[Path, ...]) -> int:
     A cell holds the largest difference found; `-` means that the invariant is not claimed there.
     The last column is for information: how far losses depend on where segments are cut when memory
     is as short as in the row, which grows with depth and is no fault.
+
+    FILE.py:NAME is a class of a plug-in, or what it is registered as; FILE.py all that it has. A
+    plug-in is searched for counterexamples in longer texts too: which position saw which.
     """
-    from txlbench.commands.check import check_experiments, spec_files
+    from txlbench.commands.check import check_experiments, check_plugin, spec_files
     from txlbench.errors import ExitStatus
     from txlbench.reporting.table import plain_text
 
-    found = list(check_experiments(spec_files(specs)))
+    plugins = [each.rpartition(":") for each in specs if ".py:" in each]
+    plugins += [(each, "", "") for each in specs if each.endswith(".py")]
+    files = [Path(each) for each in specs if ".py:" not in each and not each.endswith(".py")]
+    found = [each for path, _, name in plugins for each in check_plugin(Path(path), name)]
+    if files or not plugins:
+        found += check_experiments(spec_files(files))
     click.echo(plain_text(_table(found)))
     broken = [(each, name) for each in found for name in each.broken]
     for each, name in broken:
         difference = each.differences[name]
         click.echo(f"{each.labels[0]}: {name} does not hold: differs by {difference:.3g}", err=True)
-    return ExitStatus.RUN_FAILED if broken else ExitStatus.DONE
+    places = [(each, place) for each in found for place in each.counterexamples]
+    for each, place in places:
+        shown = f"{place.text}; by up to {place.change:.3g} nats"
+        click.echo(f"{each.labels[0]}: {place.invariant}: {shown}", err=True)
+    return ExitStatus.RUN_FAILED if broken or places else ExitStatus.DONE
 
 
 def _table(found: "list[Checked]") -> "Table":

@@ -13,15 +13,18 @@ import numpy as np
 import torch
 
 from txlbench.config.base import AttentionSpan
-from txlbench.config.catalogue import ENCODINGS
+from txlbench.config.catalogue import ENCODINGS, load_class
 from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.identity import fingerprint
+from txlbench.config.kinds import KINDS
 from txlbench.config.loading import Raw
 from txlbench.config.measurements import training_span
+from txlbench.config.plugins import load_plugin, read_plugin
 from txlbench.config.run_config import RunConfig
 from txlbench.data.streams import Streams
 from txlbench.errors import UserError
 from txlbench.evaluation import invariants
+from txlbench.evaluation.counterexamples import Counterexample, counterexamples
 from txlbench.evaluation.invariants import ROUNDING, TOLERANCE, strengthen
 from txlbench.models.factory import build_model
 from txlbench.seeding import seed_everything
@@ -162,12 +165,14 @@ class Checked:
         limits: the largest differences that are rounding.
         cuts: how much losses depend on where segments are cut with the row's own memory, which
             is no fault.
+        counterexamples: what a plug-in breaks in a longer text, and where.
     """
 
     labels: tuple[str, ...]
     differences: Mapping[str, float | None]
     cuts: float
     limits: Mapping[str, float] = field(default_factory=lambda: INVARIANTS)
+    counterexamples: tuple[Counterexample, ...] = ()
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -255,6 +260,69 @@ def _rows(specs: Sequence[Path]) -> Iterator[tuple[str, RunConfig]]:
             yield label, small(line.configs[0])
 
 
+LONG = 96
+"""Tokens of a segment in which a plug-in is searched for counterexamples; memory is as long."""
+
+
+def check_plugin(path: Path, name: str) -> Iterator[Checked]:
+    """Checks what a plug-in registers, or one class of it, with and without recurrence.
+
+    Args:
+        name: of the class, or as registered; empty for all.
+
+    Raises:
+        UserError: if nothing of that name is an encoding or a kind of model.
+    """
+    torch.set_num_threads(1)
+    plugin = read_plugin(path)
+    load_plugin(plugin)
+    models = {
+        each: {key: each}
+        for key, catalogue in (("encoding", ENCODINGS), ("kind", KINDS))
+        for each, entry in catalogue.items()
+        if entry.source == plugin.sha256
+        and name in ("", each, getattr(load_class(entry.target), "__name__", ""))
+    }
+    if not models:
+        raise UserError(
+            f"{path}:{name}: no encoding or model of that name is registered",
+            "give the class's name, or none for all of the file",
+        )
+    for each, model in models.items():
+        for recurrence in (True, False):
+            raw = {"corpus": "enwiki-sample", "model": model, "train": {"recurrence": recurrence}}
+            config = small(RunConfig.model_validate(raw))
+            yield Checked(
+                (f"{each}, {'with' if recurrence else 'without'} recurrence",),
+                *check(config),
+                limits_of(config),
+                tuple(_searched(config)),
+            )
+
+
+def _searched(config: RunConfig) -> Iterator[Counterexample]:
+    """Counterexamples in two segments of `LONG` tokens, with weights that matter."""
+    raw = config.model_dump(mode="json")
+    memory = LONG if config.train.recurrence else 0
+    long = RunConfig.model_validate(
+        {
+            **raw,
+            "model": {**raw["model"], "max_distance": None},
+            "train": {**raw["train"], "tgt_len": LONG, "mem_len": memory},
+        }
+    )
+    torch.manual_seed(1)
+    model = build_model(long.model, VOCABULARY).double().eval()
+    strengthen(model)
+    tokens = torch.randint(VOCABULARY, (3, 2 * LONG + 1))
+    spans = [training_span(long)]
+    if memory:
+        spans.append(AttentionSpan(mem_len=memory, same_length=True))
+    yield from counterexamples(
+        model, tokens, (LONG, LONG), spans, VOCABULARY, long.model.has_coherent_memory
+    )
+
+
 def spec_files(given: Sequence[Path]) -> list[Path]:
     """The files to check: those given, with the files of folders among them.
 
@@ -263,6 +331,8 @@ def spec_files(given: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in given:
+        if not path.exists():
+            raise UserError(f"{path}: no such file or folder", "give an experiment file")
         files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
         if not files:
             raise UserError(f"{path}: no experiment file", "give one, or a folder of *.yaml")
