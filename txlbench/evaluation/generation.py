@@ -11,7 +11,7 @@ from torch import Tensor
 
 from txlbench.config.base import AttentionSpan
 from txlbench.models.interface import LanguageModel
-from txlbench.models.memory import Memory
+from txlbench.models.kv_cache import KVCache
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def teacher_forced(
     """Log-probabilities [n, V] of the tokens of `continuation`, some at a time, in order.
 
     Each is predicted from what `generate` had drawn it from, but by the plain pass without a
-    cache, all of them in one pass where keys can be masked to the same. Arguments as there.
+    cache, many in one pass where a cache would do, as keys can then be masked to the same.
+    Arguments as there.
     """
     tokens = [*prompt.tolist(), *continuation]
     tokens_BT = torch.tensor([tokens], dtype=torch.int64, device=device)
@@ -117,15 +118,14 @@ def teacher_forced(
         yield from _forced_windows(model, tokens_BT, len(prompt), segment)
         return
     state: Any = model.initial_state(1, span)
+    at_once = AT_ONCE if isinstance(model.evaluation_state(state), KVCache) else 1
     for part_BT in tokens_BT[:, : len(prompt)].split(segment, dim=1):
         hidden_BTD, state = model.forward(part_BT, state)
     yield model.log_probs(hidden_BTD[:, -1])
-    rest_BT, at_once = tokens_BT[:, len(prompt) : -1], 1
-    if isinstance(state, Memory):
+    rest_BT = tokens_BT[:, len(prompt) : -1]
+    if at_once > 1 and not span.same_length:
         # One token a pass sees all that is remembered, and itself.
-        exact = span if span.same_length else replace(span, mem_len=span.mem_len + 1)
-        state = replace(state, span=replace(exact, same_length=True))
-        at_once = AT_ONCE
+        state = replace(state, span=replace(span, mem_len=span.mem_len + 1, same_length=True))
     for part_BT in rest_BT.split(at_once, dim=1) if rest_BT.shape[1] else ():
         hidden_BTD, state = model.forward(part_BT, state)
         yield model.log_probs(hidden_BTD[0])
