@@ -88,7 +88,7 @@ def test_a_pretrained_model_gives_what_transformers_returns(folder, bos):
     asked_of = replace(ASKED, model=f"hf:{path}", corpus="mine.txt", attention_length=12, at=50)
     made = measure_attention(replace(asked_of, heads=((2, 3),)))
     assert made.keys == (10, 12)
-    assert (made.adds_bos, made.first_apart) == (bos, True)
+    assert (made.adds_bos, made.apart) == (bos, 1)
     assert len(made.heads) == 8
     assert made.row_error < 1e-5
     assert abs(made.leak) < 1e-5

@@ -42,11 +42,16 @@ def test_below_the_table_stand_the_checks():
     how, rows = attention_report.explanations(RECORD)
     assert how.startswith("1,000 tokens of test of mine, each sees 8 keys, itself included; ")
     assert rows.startswith("Rows of attention sum to one within 2e-07; 0 at most lies")
-    odd = RECORD.model_copy(update={"silent_layers": (2,), "first_apart": True, "keys": (6, 8)})
+    odd = RECORD.model_copy(
+        update={"silent_layers": (2,), "apart": 1, "regime": "windows", "keys": (6, 8)}
+    )
     how, _, first, silent = attention_report.explanations(odd)
     assert "each sees 6 to 8 keys" in how
     assert first.startswith("Distances leave out the first token of each window")
-    assert "0% of attention rests on the first key" in list(attention_report.sentences(odd))[-1]
+    assert (
+        "0% of attention rests on the first token of each window"
+        in list(attention_report.sentences(odd))[-1]
+    )
     assert silent == "Layers 2 give no attention."
 
 

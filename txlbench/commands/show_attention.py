@@ -114,8 +114,8 @@ def measure_attention(
     reading.check()
     plan = reading.plan
     tally = reading.read(plan, lambda done, total: progress(request.model, done, total))
-    is_windows = plan.measurement.regime == "windows"
-    heads = tuple(_heads(tally, is_windows))
+    has_first = plan.measurement.regime == "windows" or reading.apart > 0
+    heads = tuple(_heads(tally, has_first))
     return AttentionRecord(
         schema=AttentionRecord.SCHEMA,
         commit=current_commit(),
@@ -123,7 +123,7 @@ def measure_attention(
         models={short_titles([request.model])[0]: _source(ref, text)},
         keys=(plan.least, plan.keys),
         adds_bos=reading.adds_bos,
-        first_apart=reading.windows is not None,
+        apart=reading.apart,
         regime=plan.measurement.regime,
         queries=int(tally.counts_Z.sum()),
         clamp_len=plan.measurement.clamp_len,
@@ -178,6 +178,12 @@ class _Reading:
     @property
     def adds_bos(self) -> bool:
         return self.windows is not None and self.windows.bos is not None
+
+    @property
+    def apart(self) -> int:
+        """First keys that have no distance: a memory's sinks, or the first key of a window."""
+        sinks: int = getattr(self.plan.measurement, "sinks", 0)
+        return sinks if self.windows is None else 1
 
     @cached_property
     def plan(self) -> AttentionPlan:
@@ -237,9 +243,12 @@ class _Reading:
     ) -> AttentionTally:
         """The attention of the queries of a plan; those given one by one are kept so."""
         shown = plan.given or range(0)
-        apart = int(self.adds_bos if shown else self.windows is not None)
+        apart, bos = self.apart, int(self.adds_bos)
+        if shown and self.windows is not None:
+            apart = bos  # the first token of the text is shown like any other
+        reach, common = (keys - apart + bos for keys in (plan.keys, plan.least))
         device = self.device
-        tally = AttentionTally(plan.keys, plan.least, plan.predictions, device, shown, apart)
+        tally = AttentionTally(reach, common, plan.predictions, device, shown, apart)
         if self.windows is None:
             asked = (plan, self.heads, tally, device, watch)
             read_attention(self.loaded.model, self.text.ids, *asked)
@@ -311,7 +320,7 @@ class _Reading:
         return int(np.random.default_rng(self.request.seed).integers(plan.least, highest + 1))
 
 
-def _heads(tally: AttentionTally, is_windows: bool) -> Iterator[HeadAttention]:
+def _heads(tally: AttentionTally, has_first: bool) -> Iterator[HeadAttention]:
     total = float(tally.counts_Z.sum())
     for layer, sums in sorted(tally.layers.items()):
         profiles, firsts = sums.profile_HD / total, (sums.first_H / total).tolist()
@@ -321,7 +330,7 @@ def _heads(tally: AttentionTally, is_windows: bool) -> Iterator[HeadAttention]:
                 head=head + 1,
                 distance=_interval(sums.distance_ZH[:, head], tally.counts_Z),
                 entropy=_interval(sums.entropy_ZH[:, head], tally.counts_Z),
-                first=firsts[head] if is_windows else None,
+                first=firsts[head] if has_first else None,
                 profile=_rounded(profile_D),
             )
 

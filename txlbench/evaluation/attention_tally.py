@@ -87,7 +87,7 @@ class LayerSums:
 
     Attributes:
         profile_HD: of attention.
-        first_H: of attention on the first key of the window.
+        first_H: of attention on the first key, or those that stand apart.
         seen_D: of queries that saw a key at each distance.
         distance_ZH, entropy_ZH: of each query's mean distance and entropy (nats), by block.
         terms: by letter.
@@ -187,7 +187,7 @@ class AttentionTally(ScoreObserver):
         self.row_error = max(self.row_error, float(off_NH.abs().max()))
         self.leak = max(self.leak, float((off_NH + 1 - apart_NH - text_NH).max()))
         sums.profile_HD += rows_NHD.sum(0)
-        sums.first_H += whole_NHS[..., 0].sum(0)
+        sums.first_H += whole_NHS[..., : max(1, self.apart)].sum((0, 2))
         back_D = torch.arange(self.reach, dtype=torch.float64, device=self._device)
         distance_NH = (rows_NHD @ back_D) / text_NH.clamp(min=TINY)
         block_N = self._blocks(counted)

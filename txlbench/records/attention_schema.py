@@ -6,7 +6,7 @@ as they enter the softmax.
 
 from typing import Annotated, Literal
 
-from pydantic import Field, FiniteFloat, PositiveInt
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 
 from txlbench.records.context_schema import Interval
 from txlbench.records.finding_schema import Finding, ReclSource
@@ -23,7 +23,7 @@ class HeadAttention(Record):
         layer, head: both from 1.
         distance: mean distance of what it attends to.
         entropy: of its attention.
-        first: attention on the first key of the window; None where memory goes on.
+        first: attention on the first key of the window, or the sinks; None where memory has none.
         profile: attention at each distance from 0.
     """
 
@@ -95,8 +95,8 @@ class AttentionRecord(Finding):
         models: the model by its title.
         keys: the fewest and the most tokens that queries see, themselves included.
         adds_bos: the model puts a token of its own before each window.
-        first_apart: mean distances and profiles leave out the first key of each window, on which
-            attention rests that is needed nowhere.
+        apart: first keys that mean distances and profiles leave out: sinks that a memory keeps, or
+            the first key of a window, on which attention rests that is needed nowhere.
         regime: streaming with memory, or windows.
         queries: tokens whose attention is counted.
         row_error: the most by which attention did not sum to one.
@@ -109,7 +109,7 @@ class AttentionRecord(Finding):
     models: Annotated[dict[str, ReclSource], Field(min_length=1, max_length=1)]
     keys: tuple[PositiveInt, PositiveInt]
     adds_bos: bool = False
-    first_apart: bool = False
+    apart: NonNegativeInt = 0
     regime: Literal["streaming", "windows"]
     queries: PositiveInt
     clamp_len: int | None

@@ -122,11 +122,10 @@ def explanations(record: AttentionRecord) -> Iterator[str]:
         f"Rows of attention sum to one within {record.row_error:.1g}; {record.leak:.1g} at most "
         "lies on what a query may not see."
     )
-    if record.first_apart:
-        first = "the BOS" if record.adds_bos else "the first token"
+    if record.apart:
         yield (
-            f"Distances leave out {first} of each window: the attention on it, which is needed "
-            "nowhere else, stands apart as that on the first key."
+            f"Distances leave out {_apart(record)}: the attention on it, which is needed nowhere "
+            "else, stands apart as that on the first key."
         )
     if record.silent_layers:
         layers = ", ".join(map(str, record.silent_layers))
@@ -155,17 +154,24 @@ def sentences(record: AttentionRecord) -> Iterator[str]:
         f"Head {sharp.name} is the most selective: its entropy is that of "
         f"{math.exp(sharp.entropy.value):.1f} keys attended to alike."
     )
-    if record.first_apart:
+    if record.apart:
         shares = {
             layer: sum(head.first or 0.0 for head in heads) / len(heads)
             for layer, heads in record.layers.items()
         }
         most = max(shares, key=lambda layer: shares[layer])
         yield (
-            f"On average {sum(shares.values()) / len(shares):.0%} of attention rests on the first "
-            f"key of the window, most in layer {most} ({shares[most]:.0%}): an attention sink, "
+            f"On average {sum(shares.values()) / len(shares):.0%} of attention rests on "
+            f"{_apart(record)}, most in layer {most} ({shares[most]:.0%}): an attention sink, "
             "which distances leave out."
         )
+
+
+def _apart(record: AttentionRecord) -> str:
+    """The keys that have no distance, in words."""
+    if record.regime == "streaming":
+        return f"the first {record.apart} tokens of each stream, which memory keeps"
+    return "the BOS of each window" if record.adds_bos else "the first token of each window"
 
 
 def term_sentences(record: AttentionRecord) -> Iterator[str]:
