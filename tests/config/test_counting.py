@@ -21,6 +21,8 @@ MODELS_OF_EACH_KIND: list[dict[str, Any]] = [
     {"encoding": "absolute"},
     {"encoding": "al-rfou", "max_distance": 9},
     *({"encoding": name, "max_distance": 9} for name in ENCODINGS),
+    {"memory": "compressive", "compress_rate": 4},
+    {"memory": "shift"},
     {"kind": "lstm"},
     {"kind": "qrnn"},
     {"kind": "gla"},

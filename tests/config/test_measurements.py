@@ -151,6 +151,7 @@ def test_every_field_is_part_of_a_measurements_name():
         {"same_length": True},
         {"attention_length": 8},
         {"clamp_len": 3},
+        {"sinks": 2},
         {"rope": RopeScaling(kind="pi", factor=2.0, trained=8)},
         {"batch_size": 1},
         {"tokens": 5},

@@ -30,6 +30,7 @@ class SlowTransformer:
             for name, parameter in model.named_parameters()
         }
         self.memory: list[list[Vector]] = [[] for _ in range(self.config.n_layer)]
+        self.compressed: list[list[Vector]] = [[] for _ in range(self.config.n_layer)]
 
     def losses(self, tokens: list[int], targets: list[int]) -> list[float]:
         """The loss of each target, in nats, through the full softmax."""
@@ -47,13 +48,36 @@ class SlowTransformer:
             if self.config.encoding == "al-rfou":
                 rows = self.weights["encoding.table"][layer]
                 hidden = [vector + rows[place] for place, vector in enumerate(hidden)]
-            old = self.memory[layer]
+            old = self.compressed[layer] + self.memory[layer]
             states = old + hidden
-            entering = hidden[: self.span.stride] if self.span.stride else hidden
-            seen = old + entering
-            self.memory[layer] = seen[len(seen) - min(self.span.mem_len, len(seen)) :]
-            hidden = [self.layer(layer, states[: i + 1]) for i in range(len(old), len(states))]
+            output = [self.layer(layer, states[: i + 1]) for i in range(len(old), len(states))]
+            entering = output if self.config.memory == "shift" else hidden
+            self.remember(layer, entering[: self.span.stride] if self.span.stride else entering)
+            hidden = output
         return hidden
+
+    def remember(self, layer: int, entering: list[Vector]) -> None:
+        """Keeps mem_len states of a layer, by the kind of memory."""
+        seen, kept = self.memory[layer] + entering, self.span.mem_len
+        if self.config.memory == "compressive" and kept:
+            while len(seen) > kept - kept // 2 and len(seen) >= self.config.compress_rate:
+                leaving = [seen.pop(0) for _ in range(self.config.compress_rate)]
+                self.compressed[layer].append(self.compress(layer, leaving))
+            seen = seen[-(kept - kept // 2) :]
+            room = kept - len(seen)
+            self.compressed[layer] = self.compressed[layer][-room:] if room else []
+        elif len(seen) > kept:
+            first = seen[: self.span.sinks]
+            seen = first + seen[len(seen) - kept + len(first) :]
+        self.memory[layer] = seen
+
+    def compress(self, layer: int, leaving: list[Vector]) -> Vector:
+        """Rae et al. 2020: a convolution as wide as its step, which is a map for each place."""
+        name = f"compressor.convolutions.{layer}"
+        maps = self.weights[f"{name}.weight"]
+        return self.weights[f"{name}.bias"] + sum(
+            maps[:, :, place] @ state for place, state in enumerate(leaving)
+        )
 
     def embed(self, token: int, place: int) -> Vector:
         vector = self.weights["embedding.tables.0"][token] * math.sqrt(self.config.d_model)
@@ -94,7 +118,7 @@ class SlowTransformer:
         for head in range(self.config.n_head):
             rows = slice(head * size, (head + 1) * size)
             query = w_q[rows] @ states[i]
-            visible = [j for j in range(i + 1) if self.sees(i - j)]
+            visible = [j for j in range(i + 1) if self.sees(i - j) or j < self.span.sinks]
             passed = [self.passed(layer, head, state) for state in states]
             scores = [
                 self.score(layer, head, query, w_k[rows] @ states[j], i - j) / math.sqrt(size)
@@ -107,7 +131,7 @@ class SlowTransformer:
         return self.weights[f"{name}.o_net.weight"] @ np.concatenate(mixed)
 
     def sees(self, distance: int) -> bool:
-        return not self.span.same_length or distance < self.span.mem_len
+        return not self.span.same_length or distance < self.span.mem_len - self.span.sinks
 
     def score(self, layer: int, head: int, query: Vector, key: Vector, distance: int) -> float:
         """Terms (a) to (d) for one query and one key, before 1/sqrt(d_head)."""

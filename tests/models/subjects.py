@@ -52,6 +52,7 @@ class Subject:
         attends: it sees keys, as many as mem_len and same_length decide; else it reads on from
             a state that holds all that came before.
         clamps: it can count far distances as equal (`clamp_len`).
+        remembers_inputs: a token is remembered as its segment saw it, until it is dropped.
     """
 
     name: str
@@ -59,18 +60,22 @@ class Subject:
     relative: bool
     attends: bool = True
     clamps: bool = True
+    remembers_inputs: bool = True
 
 
 def _encoding(name: str, label: str = "", **fixed: Any) -> Subject:
     build = lambda **settings: transformer(name, **{**fixed, **settings})  # noqa: E731
-    entry = ENCODINGS[name]
-    return Subject(label or name, build, entry.relative, clamps=entry.relative and entry.clamps)
+    entry, plain = ENCODINGS[name], fixed.get("memory", "xl") == "xl"
+    clamps = entry.relative and entry.clamps and plain
+    return Subject(label or name, build, entry.relative, clamps=clamps, remembers_inputs=plain)
 
 
 SUBJECTS = [
     *(_encoding(name) for name in ENCODINGS),
     _encoding("xl", label="xl-pre-lnorm", pre_lnorm=True, untie_r=True),
     _encoding("shaw", label="shaw-bias", shaw_bias=True),
+    _encoding("xl", label="xl-shift", memory="shift"),
+    _encoding("rope", label="rope-compressive", memory="compressive", compress_rate=2),
     *(
         Subject(kind, partial(small, kind=kind), relative=True, attends=False, clamps=False)
         for kind in ("lstm", "qrnn")
@@ -86,9 +91,10 @@ SUBJECTS = [
         for kind in ("gla", "gated-delta")
     ),
 ]
-RELATIVE = [subject for subject in SUBJECTS if subject.relative]
+RELATIVE = [s for s in SUBJECTS if s.relative and s.remembers_inputs]
 NOT_RELATIVE = [subject for subject in SUBJECTS if not subject.relative]
-ATTENDING = [subject for subject in SUBJECTS if subject.attends]
+ATTENDING = [s for s in SUBJECTS if s.attends and s.remembers_inputs]
+FORGETTING = [subject for subject in SUBJECTS if "compressive" not in subject.name]
 
 
 def text(length: int, batch: int = 1, seed: int = 5) -> Tensor:

@@ -5,6 +5,7 @@ import torch
 
 from tests.models.subjects import (
     ATTENDING,
+    FORGETTING,
     NOT_RELATIVE,
     RELATIVE,
     SUBJECTS,
@@ -17,6 +18,7 @@ from txlbench.config.base import AttentionSpan
 from txlbench.evaluation.invariants import stream_losses
 
 every_model = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
+every_forgetting = pytest.mark.parametrize("subject", FORGETTING, ids=lambda s: s.name)
 every_relative = pytest.mark.parametrize("subject", RELATIVE, ids=lambda s: s.name)
 every_attending = pytest.mark.parametrize("subject", ATTENDING, ids=lambda s: s.name)
 
@@ -127,7 +129,7 @@ def test_mem_len_0_equals_a_memory_cleared_at_every_segment(subject: Subject, cu
 # Forgetting
 
 
-@every_model
+@every_forgetting
 @every_span
 def test_a_stream_that_forgot_goes_on_as_one_that_starts_there(
     subject: Subject, span: AttentionSpan
@@ -148,7 +150,7 @@ def test_a_stream_that_forgot_goes_on_as_one_that_starts_there(
         assert torch.allclose(got[row, start:], fresh[0], rtol=0, atol=1e-11)
 
 
-@every_model
+@every_forgetting
 def test_a_state_forgets_without_being_written_to_and_can_be_saved(subject: Subject):
     model, tokens, span = subject.build(), text(13, batch=2), AttentionSpan(mem_len=4)
     _, state = stream_losses(model, tokens, [6], span)
@@ -332,7 +334,8 @@ def test_evaluation_in_inference_mode_does_not_spoil_training(subject: Subject):
     model, tokens, span = subject.build(), text(13), AttentionSpan(mem_len=4)
     with torch.inference_mode():
         stream_losses(model, tokens, [6, 6], span)
-    losses, _ = stream_losses(model.train(), tokens, [6, 6], span)
-    losses.sum().backward()
+    losses, state = stream_losses(model.train(), tokens, [6, 6], span)
+    of_memory = model.memory_loss(state)
+    (losses.sum() if of_memory is None else losses.sum() + of_memory).backward()
     trained = [parameter for parameter in model.parameters() if parameter.numel()]
     assert all(parameter.grad is not None for parameter in trained)

@@ -14,6 +14,7 @@ from txlbench.evaluation.invariants import stream_losses
 
 TOLERANCE = 1e-10
 CUTS = [4, 4, 3]
+LONG = [4, 4, 4, 3, 4, 1]
 
 SPANS = {
     "memory shorter than a segment": AttentionSpan(mem_len=3),
@@ -27,14 +28,16 @@ SPANS = {
 }
 
 
-def assert_equals_reference(encoding: str, span: AttentionSpan, **settings: Any) -> None:
+def assert_equals_reference(
+    encoding: str, span: AttentionSpan, cuts: list[int] = CUTS, **settings: Any
+) -> None:
     model = transformer(encoding, **settings)
-    tokens, batch = text(sum(CUTS) + 1, batch=2), 2
-    got, _ = stream_losses(model, tokens, CUTS, span)
+    tokens, batch = text(sum(cuts) + 1, batch=2), 2
+    got, _ = stream_losses(model, tokens, cuts, span)
     for row in range(batch):
         slow, start = SlowTransformer(model, span), 0
         stream = tokens[row].tolist()
-        for cut in CUTS:
+        for cut in cuts:
             expected = slow.losses(stream[start : start + cut], stream[start + 1 : start + cut + 1])
             difference = got[row, start : start + cut] - torch.tensor(expected, dtype=torch.float64)
             assert difference.abs().max() < TOLERANCE
@@ -60,6 +63,33 @@ def test_shaw_equals_the_equations_beyond_max_distance_too(
 @pytest.mark.parametrize("encoding", ["absolute", "al-rfou", "learned"])
 def test_absolute_encodings_restart_at_every_segment(span: AttentionSpan, encoding: str):
     assert_equals_reference(encoding, span)
+
+
+MEMORIES = {
+    "shift": ({"memory": "shift"}, SPANS),
+    "compressive": ({"memory": "compressive", "compress_rate": 2}, SPANS),
+    "compressive, by 3": (
+        {"memory": "compressive", "compress_rate": 3, "pre_lnorm": True},
+        {"long": AttentionSpan(mem_len=8), "odd": AttentionSpan(mem_len=5, same_length=True)},
+    ),
+    "sinks": (
+        {"memory": "sinks"},
+        {
+            "memory": AttentionSpan(mem_len=6, sinks=2),
+            "same length": AttentionSpan(mem_len=5, same_length=True, sinks=3),
+            "half loss": AttentionSpan(mem_len=5, stride=2, sinks=1),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("encoding", ["xl", "rope", "alibi", "fox"])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_every_memory_equals_its_equations(memory: str, encoding: str):
+    settings, spans = MEMORIES[memory]
+    for span in spans.values():
+        if span.clamp_len is None or ENCODINGS[encoding].clamps:
+            assert_equals_reference(encoding, span, LONG, **settings)
 
 
 SCALINGS = [

@@ -56,6 +56,8 @@ class AttentionSpan:
         clamp_len: relative distances are clamped at this value; None for no limit.
         same_length: every query sees exactly mem_len keys, itself included, as in the official
             PyTorch code; needs mem_len of at least 1.
+        sinks: of the mem_len states, how many are the first that the stream had (Xiao et al. 2024).
+            Every query sees them, and positions count by places in memory.
         rope: how rotary positions are scaled; None for as trained, and for other encodings.
         stride: tokens by which segments move on; only the first `stride` states of a segment
             enter memory, as the next segment reads the others again. None for all of them.
@@ -66,8 +68,11 @@ class AttentionSpan:
     same_length: bool = False
     stride: int | None = None
     rope: RopeScaling | None = None
+    sinks: int = 0
 
     def __post_init__(self) -> None:
+        if self.sinks and self.sinks >= self.mem_len:
+            raise ValueError(f"sinks {self.sinks}: memory of {self.mem_len} has no room for others")
         if self.same_length and self.mem_len < 1:
             raise ValueError("same_length needs mem_len of at least 1: each query sees itself")
 

@@ -33,7 +33,8 @@ def parameters(config: ModelConfig, vocabulary_size: int) -> int:
     outside, entry = _embedding_and_softmax(config, vocabulary_size), config.encoding_entry
     if entry is None:
         return outside + _kind_layers(config)
-    return outside + config.n_layer * _block(config) + entry.parameters(config)
+    layers = config.n_layer * (_block(config) + _compression(config))
+    return outside + layers + entry.parameters(config)
 
 
 def _built_weights(config: ModelConfig, vocabulary_size: int) -> int:
@@ -74,6 +75,26 @@ def _block(config: ModelConfig) -> int:
     attention = 4 * model * heads
     feed_forward = 2 * model * inner + inner + model
     return attention + feed_forward + 4 * model
+
+
+def _compression(config: ModelConfig) -> int:
+    """Weights that make compressed states of one layer's memory."""
+    if config.memory != "compressive":
+        return 0
+    return config.compress_rate * config.d_model**2 + config.d_model
+
+
+def kept_numbers(config: RunConfig) -> int:
+    """Numbers that training carries from segment to segment for one stream, over all layers.
+
+    Of a transformer mem_len states a layer, whatever its kind of memory.
+    """
+    model, memory = config.model, config.train.memory
+    if model.kind == "hf":
+        return memory * int(_architecture(model, 1).cached)
+    if model.is_recurrent:
+        return model.kind_entry.state(model) if memory else 0
+    return memory * model.d_model * model.n_layer
 
 
 def train_targets(config: RunConfig) -> int:
@@ -167,21 +188,15 @@ def _layer_work(model: ModelConfig, tgt_len: int, mem_len: float, cached: bool) 
     memory = 0.0 if cached else 2 * width * heads * mem_len / tgt_len
     content_and_values = 2 * keys * heads
     positions = ENCODINGS[model.encoding].position_products(model, keys)
-    return projections + memory + content_and_values + positions
+    compression = width**2 if model.memory == "compressive" else 0
+    return projections + memory + content_and_values + positions + compression
 
 
 def resume_bytes(config: RunConfig, vocabulary_size: int) -> int:
     """Bytes of a checkpoint to resume from: weights, Adam's moments, an average, memory."""
     model, train = config.model, config.train
     copies = 3 + (train.average_from is not None)
-    states = 0
-    if model.kind == "hf":
-        cached = _architecture(model, vocabulary_size).cached
-        states = train.batch_size * train.memory * cached
-    elif model.is_recurrent:
-        states = train.batch_size * model.kind_entry.state(model) if train.memory else 0
-    else:
-        states = train.batch_size * train.memory * model.d_model * model.n_layer
+    states = train.batch_size * kept_numbers(config)
     return FLOAT * (copies * parameters(model, vocabulary_size) + states)
 
 

@@ -30,6 +30,7 @@ class Measurement(Section):
         attention_length: the length swept, None in the training regime.
         clamp_len: distances beyond it count as clamp_len.
         rope: how rotary positions are scaled; None for as trained, and for other encodings.
+        sinks: of the mem_len states, how many are the first of the stream.
         batch_size: streams, and in windows the windows, evaluated at once.
         tokens: targets scored, in batch_size blocks spread evenly over the split, each after a
             lead-in of mem_len tokens; None for all targets, each stream starting cold.
@@ -39,7 +40,7 @@ class Measurement(Section):
             TensorFlow code and Hugging Face's do, instead of an empty one.
     """
 
-    ADDED = MappingProxyType({"zero_memory": False, "rope": None})
+    ADDED = MappingProxyType({"zero_memory": False, "rope": None, "sinks": 0})
 
     regime: Literal["streaming", "windows"]
     split: Part
@@ -50,6 +51,7 @@ class Measurement(Section):
     attention_length: int | None = None
     clamp_len: int | None = None
     rope: RopeScaling | None = None
+    sinks: int = 0
     batch_size: int = 10
     tokens: int | None = None
     exact: bool = False
@@ -63,6 +65,7 @@ class Measurement(Section):
             clamp_len=self.clamp_len,
             same_length=self.same_length,
             rope=self.rope,
+            sinks=self.sinks,
         )
 
     @property
@@ -96,6 +99,7 @@ def training_span(config: Settings) -> AttentionSpan:
         clamp_len=model.clamp_len,
         same_length=model.same_length,
         stride=train.stride,
+        sinks=model.span_sinks if train.memory else 0,
     )
 
 
@@ -130,6 +134,7 @@ def training_regime(config: Settings, split: Part) -> Measurement:
         mem_len=train.memory,
         same_length=config.model.same_length,
         clamp_len=config.model.clamp_len,
+        sinks=config.model.span_sinks if train.recurrence else 0,
         batch_size=evaluate.batch_size,
         tokens=evaluate.tokens,
     )
@@ -176,6 +181,7 @@ def at_attention_length(config: Settings, split: Part, length: int) -> Measureme
     rope = rope_scaling(config, length)
     if train.recurrence:
         tgt_len = evaluate.tgt_len or train.tgt_len
+        sinks = config.model.span_sinks if evaluate.sinks is None else evaluate.sinks
         return Measurement(
             regime="streaming",
             split=split,
@@ -186,6 +192,7 @@ def at_attention_length(config: Settings, split: Part, length: int) -> Measureme
             attention_length=length,
             clamp_len=clamp,
             rope=rope,
+            sinks=min(sinks, length - 1),
             batch_size=evaluate.batch_size,
             tokens=evaluate.tokens,
         )

@@ -26,6 +26,7 @@ ATTENTION_KEYS = frozenset(
     {
         *("encoding", "n_head", "d_head", "d_inner", "dropatt", "clamp_len", "same_length"),
         *("untie_r", "pre_lnorm", "max_distance", "shaw_bias"),
+        *("memory", "compress_rate", "sinks"),
     }
 )
 """Keys that mean nothing to a recurrent kind, unless its entry says so, and are set to their
@@ -60,6 +61,11 @@ class ModelConfig(Section):
             there (default: the largest met in training), the last bucket of `t5` begins there
             (default 128), `learned` and `al-rfou` have that many positions plus one (default
             tgt_len - 1). Unused otherwise.
+        memory: what the mem_len states of each layer are: xl (its newest inputs), shift (its newest
+            outputs: memory one layer up, ERNIE-Doc), compressive (half of them made of older ones),
+            sinks (the first of the stream and the newest), or none, which is no recurrence.
+        compress_rate: of compressive: states that one is made of.
+        sinks: of sinks: how many of the first are kept.
         shaw_bias: adds the content and position biases of the released code, which the paper's
             definition of Shaw's encoding does not have (erratum E9).
         init_std, proj_init_std: standard deviations of initial weights and projections.
@@ -90,6 +96,9 @@ class ModelConfig(Section):
             "dropouth": None,
             "wdrop": 0.0,
             "variational": False,
+            "memory": "xl",
+            "compress_rate": 3,
+            "sinks": 4,
         }
     )
 
@@ -122,6 +131,9 @@ class ModelConfig(Section):
     architecture: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9_-]*$")
     config: dict[str, Any] = Field(default_factory=dict)
     plugin: str | None = None
+    memory: Literal["xl", "shift", "compressive", "sinks", "none"] = "xl"
+    compress_rate: int = Field(3, ge=1)
+    sinks: int = Field(4, ge=1)
 
     @field_validator("kind")
     @classmethod
@@ -187,6 +199,10 @@ class ModelConfig(Section):
         object.__setattr__(self, "plugin", source)  # a validator may complete what it validates
         if self.kind != "hf" and (self.architecture is not None or (self.config and not source)):
             raise ValueError(f"architecture and config go with kind hf, not {self.kind}")
+        if self.memory != "compressive" and self.compress_rate != self.ADDED["compress_rate"]:
+            raise ValueError(f"compress_rate goes with memory compressive, not {self.memory}")
+        if self.memory != "sinks" and self.sinks != self.ADDED["sinks"]:
+            raise ValueError(f"sinks goes with memory sinks, not {self.memory}")
         if self.clamp_len is not None and not self.clamps:
             raise ValueError(f"clamp_len: {self.name} has no distances to clamp; drop it")
         if self.wdrop and self.kind != "lstm":
@@ -256,6 +272,19 @@ class ModelConfig(Section):
     def encoding_entry(self) -> EncodingEntry | None:
         """The catalogue's entry of the encoding; None for kinds that have none."""
         return ENCODINGS[self.encoding] if self.kind == "transformer" else None
+
+    @property
+    def span_sinks(self) -> int:
+        """The states of a memory that are the first of the stream."""
+        return self.sinks if self.memory == "sinks" else 0
+
+    @property
+    def remembers_inputs(self) -> bool:
+        """Whether a token is remembered as the segment sees it, and stays so until it is dropped.
+
+        Then it does not matter where segments are cut, as long as memory covers them.
+        """
+        return self.memory in ("xl", "none")
 
     @property
     def clamps(self) -> bool:

@@ -139,6 +139,8 @@ class EvaluateConfig(Section):
         rope_scaling: of encoding rope at longer attention lengths than trained: pi (position
             interpolation), ntk or yarn; null for positions as trained.
         rope_factor: its factor; default attention length over keys met in training, at least 1.
+        sinks: of the keys of each attention length, those that are the first of the stream;
+            default as trained.
         tolerance: nats within which a shorter attention length counts as equal to the best.
     """
 
@@ -152,6 +154,7 @@ class EvaluateConfig(Section):
     clamp_len: int | None = Field(None, ge=0)
     tokens: int | None = Field(None, ge=1)
     stride: int | None = Field(None, ge=1)
+    sinks: int | None = Field(None, ge=0)
     rope_scaling: RopeKind | None = None
     rope_factor: float | None = Field(None, ge=1)
     tolerance: float = Field(5e-4, ge=0)
@@ -235,6 +238,17 @@ class RunConfig(Section):
         return given
 
     @model_validator(mode="after")
+    def _resolve_memory(self) -> Self:
+        """No memory means no recurrence, and without recurrence no kind of memory differs."""
+        if self.model.memory == "none" and self.train.recurrence:
+            alone = self.train.model_dump() | {"recurrence": False}
+            object.__setattr__(self, "train", TrainConfig.model_validate(alone))
+        if not self.train.recurrence:
+            usual = {key: ModelConfig.ADDED[key] for key in ("memory", "compress_rate", "sinks")}
+            object.__setattr__(self, "model", self.model.model_copy(update=usual))
+        return self
+
+    @model_validator(mode="after")
     def _resolve_max_distance(self) -> Self:
         """Sizes learned tables by what training meets, where nothing else was asked for."""
         entry, train = ENCODINGS[self.model.encoding], self.train
@@ -254,6 +268,7 @@ class RunConfig(Section):
                 "model.same_length sees exactly mem_len keys, but there is no memory; "
                 "set train.mem_len or drop same_length"
             )
+        self._check_memory()
         if train.compile and model.is_recurrent:
             raise ValueError(f"train.compile: {model.kind} has a recurrent state; drop it")
         if model.kind == "hf":
@@ -286,6 +301,26 @@ class RunConfig(Section):
                     f"attention length {shortest}; tokens would be left out"
                 )
         return self
+
+    def _check_memory(self) -> None:
+        """Refuses settings of training that the kind of memory cannot follow."""
+        model, train = self.model, self.train
+        for key in ("memory_reset", "random_mem_len"):
+            if model.memory in ("compressive", "sinks") and getattr(train, key):
+                raise ValueError(f"train.{key}: not with memory {model.memory}; drop it")
+        if model.span_sinks and model.span_sinks >= train.memory:
+            raise ValueError(
+                f"model.sinks {model.sinks}: train.mem_len {train.memory} has no room for others"
+            )
+        if train.random_mem_len and model.kind != "transformer":
+            raise ValueError(f"train.random_mem_len: goes with a transformer, not {model.name}")
+        if model.memory == "compressive" and train.compile:
+            raise ValueError("train.compile: compressive memory changes its shape; drop it")
+        asked = self.evaluate.sinks
+        if asked and (model.kind != "transformer" or not train.recurrence):
+            raise ValueError("evaluate.sinks: goes with the memory of a transformer; drop it")
+        if asked and model.memory in ("shift", "compressive"):
+            raise ValueError(f"evaluate.sinks: not with memory {model.memory}; drop it")
 
     def _check_architecture(self) -> None:
         """Refuses settings of training that an architecture of transformers cannot follow."""

@@ -41,6 +41,8 @@ class TrainConfig(Section):
             loss that is not reported (Al-Rfou's "multiple positions").
         memory_reset: probability with which each stream forgets at a step, independently, so
             that short contexts are met in training; 0 without recurrence.
+        random_mem_len: at each step queries see no, a quarter, half, three quarters or all of the
+            memory, so that models meet shorter ones too.
         memory_reset_from: share of the steps after which streams forget.
         checkpoint_interval: steps between checkpoints, beside that of each validation; null for
             none. Changes no number.
@@ -60,6 +62,7 @@ class TrainConfig(Section):
             "memory_reset": 0.0,
             "memory_reset_from": 0.5,
             "compile": False,
+            "random_mem_len": False,
         }
     )
 
@@ -81,6 +84,7 @@ class TrainConfig(Section):
     average_from: float | None = Field(None, ge=0, lt=1)
     aux_layers: bool = False
     aux_positions: bool = False
+    random_mem_len: bool = False
     memory_reset: float = Field(0.0, ge=0, lt=1)
     memory_reset_from: float = Field(0.5, ge=0, lt=1)
     checkpoint_interval: int | None = Field(None, ge=1)
@@ -108,6 +112,7 @@ class TrainConfig(Section):
         # Frozen for users; a validator may still complete what it validates.
         if not self.recurrence:
             object.__setattr__(self, "memory_reset", 0.0)
+            object.__setattr__(self, "random_mem_len", False)
         if not self.memory_reset:
             object.__setattr__(self, "memory_reset_from", 0.5)
         return self
@@ -126,6 +131,8 @@ class TrainConfig(Section):
             )
         if self.aux_positions and self.loss == "full":
             raise ValueError("aux_positions goes with loss half: full loss trains on all positions")
+        if self.random_mem_len and self.compile:
+            raise ValueError("compile: random_mem_len changes shapes; drop one of them")
         if self.aux_layers and self.compile:
             raise ValueError("compile: aux_layers change while training; drop one of them")
         return self

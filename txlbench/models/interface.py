@@ -98,6 +98,10 @@ class LanguageModel(nn.Module, ABC):
         as it is.
         """
 
+    def memory_loss(self, state: Any) -> Tensor | None:  # noqa: ARG002
+        """A loss of what was remembered, beside that of the targets, on their scale of one mean."""
+        return None
+
     def losses(self, hidden_BTD: Tensor, targets_BT: Tensor) -> Tensor:
         """Losses [B, T] in nats, one a target, in token order."""
         losses: Tensor = self.softmax.losses(hidden_BTD.flatten(0, 1), targets_BT.flatten())

@@ -27,7 +27,9 @@ def distances_S(keys: int, clamp_len: int | None, device: torch.device | None = 
     return distances if clamp_len is None else distances.clamp(max=clamp_len)
 
 
-def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor) -> Tensor:
+def mask_TS(
+    queries: int, keys: int, attention_length: int | None, like: Tensor, sinks: int = 0
+) -> Tensor:
     """What is added to scores: -inf where a query must not see a key, else 0.
 
     Added rather than filled in, which is many times slower on a CPU.
@@ -35,13 +37,14 @@ def mask_TS(queries: int, keys: int, attention_length: int | None, like: Tensor)
     Args:
         attention_length: number of keys a query sees, itself included; None for all.
         like: a tensor with the device and dtype wanted.
+        sinks: the first keys, which are among those however far they are.
     """
     query = torch.arange(queries, device=like.device)[:, None]
     key = torch.arange(keys, device=like.device)[None, :]
     apart = distance(query, key, queries, keys)
     blocked = apart < 0
     if attention_length is not None:
-        blocked |= apart >= attention_length
+        blocked |= (apart >= attention_length - sinks) & (key >= sinks)
     return like.new_zeros(queries, keys).masked_fill_(blocked, float("-inf"))
 
 
@@ -121,6 +124,7 @@ class Mask:
         attention_length: number of keys a query sees, itself included; None for all.
         valid_len_B: how many keys before the first query each stream may see; None for all.
         like: a tensor with the device and dtype wanted.
+        sinks: the first keys, which every query sees.
     """
 
     queries: int
@@ -128,6 +132,7 @@ class Mask:
     attention_length: int | None
     valid_len_B: Tensor | None
     like: Tensor
+    sinks: int = 0
 
     @property
     def is_causal(self) -> bool:
@@ -136,15 +141,22 @@ class Mask:
         return alike and self.queries == self.keys
 
     @property
+    def window(self) -> int | None:
+        """The newest keys that each query may see; None for all, as where first keys are sinks."""
+        return None if self.sinks else self.attention_length
+
+    @property
     def columns(self) -> list[slice]:
         """The keys that are hidden from some query, as far as streams are alike."""
-        return blocked_columns(self.queries, self.keys, self.attention_length)
+        window = self.attention_length
+        window = None if window is None else window - self.sinks
+        return blocked_columns(self.queries, self.keys, window)
 
     def alone(self) -> Tensor | None:
         """[1, 1, T, S], or [1, B, T, S] where streams differ; None if it hides nothing."""
         if self.valid_len_B is None and not self.columns:
             return None
-        added = mask_TS(self.queries, self.keys, self.attention_length, self.like)
+        added = mask_TS(self.queries, self.keys, self.attention_length, self.like, self.sinks)
         added = mask_reset(added, self.valid_len_B)
         return added.view(1, -1, self.queries, self.keys)
 

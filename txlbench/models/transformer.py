@@ -11,12 +11,13 @@ from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import ENCODINGS, load_class
 from txlbench.config.model import ModelConfig
 from txlbench.models.attention import Attention, Scoring
+from txlbench.models.compressive import Compressor
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
 from txlbench.models.interface import LanguageModel, Observer, autocast_dtype
 from txlbench.models.kv_cache import KVCache, forward_cached, kv_cache_of
 from txlbench.models.mask import Mask
-from txlbench.models.memory import Memory, carried, with_memory
+from txlbench.models.memory import Kept, Memory, carried, with_memory
 from txlbench.models.positions.encoding import Encoding
 from txlbench.models.softmax import AdaptiveSoftmax
 
@@ -102,16 +103,27 @@ class Transformer(LanguageModel):
         self.dropout_input = dropout_for(config)
         self.dropout_output = dropout_for(config)
         self.softmax = AdaptiveSoftmax(config, self.embedding)
+        self.compressor = Compressor(config) if config.memory == "compressive" else None
 
     def initial_state(self, batch_size: int, span: AttentionSpan) -> Memory:
         """Empty memory: not zeros, which the official TensorFlow code attends to (E18)."""
         like, blocks = self.embedding.tables[0], cast("Any", self.blocks)
         empty = blocks[0].cast_for_memory(like.new_empty(batch_size, 0, self.config.d_model))
-        return Memory((empty,) * self.config.n_layer, span)
+        layers = (empty,) * self.config.n_layer
+        return Memory(layers, span, compressed=layers if self.compressor is not None else ())
 
-    def evaluation_state(self, state: Memory) -> KVCache:
-        """The KV cache of what `state` remembers; `forward` appends to it."""
-        return kv_cache_of(self, state)
+    def evaluation_state(self, state: Memory) -> Memory | KVCache:
+        """The KV cache of what `state` remembers; `forward` appends to it.
+
+        Where keys of a token change or move within memory there is none: of shifted or compressed
+        states, and beside sinks.
+        """
+        cached = self.config.memory in ("xl", "sinks") and not state.span.sinks
+        return kv_cache_of(self, state) if cached else state
+
+    def memory_loss(self, state: Any) -> Tensor | None:
+        """What the compressor of a compressive memory learns by."""
+        return state.loss if isinstance(state, Memory) else None
 
     def forward(
         self, tokens_BT: Tensor, state: Memory | KVCache, observer: Observer | None = None
@@ -121,25 +133,51 @@ class Transformer(LanguageModel):
             return forward_cached(self, tokens_BT, state, observer)
         queries, span = tokens_BT.shape[1], state.span
         like = self.embedding.tables[0]
-        keys = state.layers[0].shape[1] + queries
+        keys, valid = state.seen(0).shape[1] + queries, state.valid_len_B
         mask = Mask(
             queries=queries,
             keys=keys,
             attention_length=span.attention_length,
-            valid_len_B=state.valid_len_B,
+            valid_len_B=None if valid is None else valid.clamp(max=keys - queries),
             like=like,
+            sinks=span.sinks,
         )
         shared = self.encoding.prepare(keys, span.clamp_len, like)
         hidden_BTD = self.dropout_input(self.encoding.add_to_input(self.embedding(tokens_BT)))
-        remembered = []
+        kept: list[Kept] = []
         blocks: Any = self.blocks
         for layer, block in enumerate(blocks):
             hidden_BTD = self.encoding.add_to_layer(layer, hidden_BTD)
             stored_BTD = block.cast_for_memory(hidden_BTD)
-            context_BSD = with_memory(state.layers[layer], stored_BTD)
-            remembered.append(carried(context_BSD, queries, span))
+            context_BSD = with_memory(state.seen(layer), stored_BTD)
             scoring = Scoring(self.encoding, layer, span, shared, mask, observer)
             hidden_BTD, attention = block(hidden_BTD, stored_BTD, context_BSD, scoring)
+            kept.append(self._remember(state, layer, context_BSD, stored_BTD, hidden_BTD))
             if observer is not None:
                 observer(layer, hidden_BTD, attention)
-        return self.dropout_output(hidden_BTD), state.advanced(tuple(remembered), queries)
+        return self.dropout_output(hidden_BTD), state.advanced(kept, queries)
+
+    def _remember(
+        self,
+        state: Memory,
+        layer: int,
+        context_BSD: Tensor,
+        stored_BTD: Tensor,
+        output_BTD: Tensor,
+    ) -> Kept:
+        """What a layer remembers after a segment, by the kind of memory.
+
+        Args:
+            context_BSD: what its keys were computed from; the end is `stored_BTD`, its input.
+            output_BTD: the layer's output.
+        """
+        block: Any = self.blocks[layer]
+        queries, span = stored_BTD.shape[1], state.span
+        if self.compressor is not None:
+            return self.compressor.remember(state, layer, block, stored_BTD)
+        if self.config.memory == "shift":
+            output_BTD = block.cast_for_memory(output_BTD)
+            context_BSD = with_memory(state.layers[layer], output_BTD)
+        elif state.visible is not None:
+            context_BSD = with_memory(state.layers[layer], stored_BTD)
+        return Kept(carried(context_BSD, queries, span))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -13,6 +13,7 @@ from txlbench.config.train import TrainConfig
 from txlbench.data.streams import Batch
 from txlbench.models.dropout import rows_shared
 from txlbench.models.interface import State
+from txlbench.models.memory import Memory
 from txlbench.training.optimisation import (
     Auxiliary,
     apply_gradients,
@@ -45,6 +46,20 @@ def with_resets(
 
 class Diverged(Exception):
     """The loss or the gradient is no longer a finite number."""
+
+
+RANDOM_PARTS = 4
+"""Parts of the memory that `random_mem_len` shows so or so many of: few, as each is a shape that a
+kernel is compiled for."""
+
+
+def with_random_length(memories: list[State], config: TrainConfig) -> list[State]:
+    """The memories, of which the next step's queries see as much as is drawn for all of them."""
+    if not config.random_mem_len:
+        return memories
+    parts = int(torch.randint(RANDOM_PARTS + 1, ()))
+    length = parts * config.memory // RANDOM_PARTS
+    return [cast("Memory", memory).seeing(length) for memory in memories]
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,7 @@ def train(state: TrainingState, batches: BatchSource, settings: Settings, hooks:
             with autocast(settings.precision, settings.device):
                 state.memories = empty_memories(state.model, config, settings.span, world)
         state.memories = with_resets(state.memories, config, progress.step, world)
+        state.memories = with_random_length(state.memories, config)
         with products(settings.precision), _masks(world, progress.step):
             _step(state, batch, settings)
         if progress.step % config.log_interval == 0 or progress.step == config.max_step:

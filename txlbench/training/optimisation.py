@@ -77,6 +77,9 @@ def scored_loss(
     extra = torch.zeros_like(main)
     if auxiliary.positions and begin:
         extra = extra + _sum(model, hidden_BTD[:, :begin], targets_BT[:, :begin])
+    of_memory = model.memory_loss(state)
+    if of_memory is not None:
+        extra = extra + of_memory * targets_BT[:, begin:].numel()
     for layer_BTD in watched:
         extra = extra + _sum(model, layer_BTD[:, begin:], targets_BT[:, begin:])
     return Losses(main, extra), state

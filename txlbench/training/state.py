@@ -50,10 +50,10 @@ def full_size_memory(model: LanguageModel, rows: int, span: AttentionSpan) -> St
     """An empty memory of full size, so that no step differs from the first in any shape.
 
     It holds zeros that are hidden from every stream (`State.reset`), and so equals an empty one.
-    A recurrent state has one size anyhow.
+    A recurrent state has one size anyhow; a memory that tells old states from new ones has to grow.
     """
     state = model.initial_state(rows, span)
-    if not isinstance(state, Memory):
+    if not isinstance(state, Memory) or state.compressed or span.sinks:
         return state
     zeros = {
         name: memory.new_zeros(rows, span.mem_len, *memory.shape[2:])

@@ -115,7 +115,7 @@ class FusedAttention(torch.autograd.Function):
             streams = StreamGroup(group, query_BTHK, keys, values, shared, decay_HBS)
             if needed:
                 kept += [keys, values]
-            for tile in tiles(queries, mask.keys, each, mask.attention_length):
+            for tile in tiles(queries, mask.keys, each, mask.window):
                 scores = streams.scores(tile, mask)
                 probabilities = torch.softmax(scores, -1, out=scores)
                 used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
@@ -141,7 +141,7 @@ class FusedAttention(torch.autograd.Function):
         for group in stream_groups(batch, each):
             streams = StreamGroup(group, query_BTHK, next(kept), next(kept), shared)
             gradients = Gradients(streams, total)
-            for tile in tiles(queries, mask.keys, each, mask.attention_length):
+            for tile in tiles(queries, mask.keys, each, mask.window):
                 grad = heads_first(grad_BTHK[group, tile.queries])
                 of_scores = _through_softmax(gradients, grad, next(kept), group, tile, ctx.dropout)
                 of_query = gradients.add_scores(of_scores, tile)

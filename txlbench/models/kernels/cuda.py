@@ -32,7 +32,9 @@ def flexible_attention(
         key_BHSK,
         value_BHSK,
         score_mod=_added(_by_distance(query_HBTK, terms), terms.decay_HBS, mask),
-        block_mask=_blocks(mask.queries, mask.keys, mask.attention_length, str(query_BTHK.device)),
+        block_mask=_blocks(
+            mask.queries, mask.keys, mask.attention_length, mask.sinks, str(query_BTHK.device)
+        ),
     )
     mixed_BTHK: Tensor = mixed_BHTK.transpose(1, 2)
     return mixed_BTHK
@@ -73,13 +75,15 @@ def _added(
 
 
 @lru_cache(maxsize=64)
-def _blocks(queries: int, keys: int, attention_length: int | None, device: str) -> BlockMask:
+def _blocks(
+    queries: int, keys: int, attention_length: int | None, sinks: int, device: str
+) -> BlockMask:
     """The causal mask in blocks; blocks that are fully masked are skipped."""
-    window = keys if attention_length is None else attention_length
+    window = keys if attention_length is None else attention_length - sinks
 
     def sees(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         apart = distance(i, j, queries, keys)
-        return (apart >= 0) & (apart < window)
+        return (apart >= 0) & ((apart < window) | (j < sinks))
 
     return create_block_mask(sees, None, None, queries, keys, device=device)
 

@@ -150,7 +150,7 @@ class StreamGroup:
         if self.decay_HbS is not None:
             self._add_decay(scores, tile, mask, self.decay_HbS)
         for columns, hidden in _hidden(
-            tile.shape, keys.shape[1], mask.attention_length, keys.dtype
+            tile.shape, keys.shape[1], mask.attention_length, keys.dtype, mask.sinks
         ):
             scores[..., columns] += hidden
         if mask.valid_len_B is not None:
@@ -280,7 +280,11 @@ def by_distance(grad: Tensor, length: int) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _hidden(
-    shape: tuple[int, int], width: int, attention_length: int | None, dtype: torch.dtype
+    shape: tuple[int, int],
+    width: int,
+    attention_length: int | None,
+    dtype: torch.dtype,
+    sinks: int = 0,
 ) -> list[tuple[slice, Tensor]]:
     """The columns in which a query must not see a key, and what is added to scores there.
 
@@ -290,8 +294,9 @@ def _hidden(
     """
     queries, keys = shape
     mask_TW = torch.full((queries, width), float("-inf"), dtype=dtype)
-    mask_TW[:, :keys] = mask_TS(queries, keys, attention_length, mask_TW)
-    columns = blocked_columns(queries, keys, attention_length, width)
+    mask_TW[:, :keys] = mask_TS(queries, keys, attention_length, mask_TW, sinks)
+    window = None if attention_length is None else attention_length - sinks
+    columns = blocked_columns(queries, keys, window, width)
     return [(part, mask_TW[:, part].contiguous()) for part in columns]
 
 

@@ -40,10 +40,11 @@ def cached_rotation(
 
     Angles are computed in float64 and rounded once: in float32 they drift at far positions.
     """
-    each, stretch = scaled_frequencies(size, scaling, torch.device(device))
-    positions = torch.arange(first, first + length, device=device, dtype=torch.float64)
-    angles = positions[:, None] * each
-    return (angles.cos() * stretch).to(dtype), (angles.sin() * stretch).to(dtype)
+    with torch.inference_mode(mode=False):  # else training could not use what evaluation made
+        each, stretch = scaled_frequencies(size, scaling, torch.device(device))
+        positions = torch.arange(first, first + length, device=device, dtype=torch.float64)
+        angles = positions[:, None] * each
+        return (angles.cos() * stretch).to(dtype), (angles.sin() * stretch).to(dtype)
 
 
 def scaled_frequencies(
