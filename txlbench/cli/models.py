@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     help="Numbers of keys that each query sees, itself included; one pass for each.",
 )
 @count_option("--clamp-len", None, "Clamps relative distances at this value.", 0)
+@count_option("--sinks", None, "Keeps this many of the first keys in sight, among all.", 0)
 @click.option(
     "--rope-scaling",
     type=click.Choice(get_args(RopeKind)),
@@ -207,6 +208,8 @@ def _sentence(result: "EvalResult") -> str:
         settings.append("same_length")
     if how.clamp_len is not None:
         settings.append(f"clamp_len {how.clamp_len}")
+    if how.sinks:
+        settings.append(f"{how.sinks} sinks among the keys")
     if how.rope is not None:
         settings.append(f"{how.rope.kind} scaling by {how.rope.factor:.4g}")
     settings.append("exact" if how.exact else f"{scored.cold_starts} cold starts")

@@ -214,9 +214,8 @@ def check(config: RunConfig) -> tuple[dict[str, float | None], float]:
     span = training_span(config)
     spans = (span, AttentionSpan(mem_len=0))
     # Else positions start anew at every segment, or nobody knows what transformers remembers.
-    coherent = config.model.has_coherent_memory and (
-        config.model.kind != "hf" or config.train.recurrence
-    )
+    coherent = config.model.has_coherent_memory and config.model.remembers_inputs
+    coherent = coherent and (config.model.kind != "hf" or config.train.recurrence)
     entry = config.model.encoding_entry
     positions = config.model.learned_positions
     by_distance = entry is not None and entry.exactness == "distance"

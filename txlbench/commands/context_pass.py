@@ -1,5 +1,6 @@
 """Computes the context losses of one model on a text and stores them as a loss file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from txlbench.commands.evaluate import wrong_vocabulary
 from txlbench.commands.model_ref import LoadedModel, ModelRef
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest
 from txlbench.commands.texts import ScoredText
-from txlbench.config.measurements import evaluation_clamp
+from txlbench.config.measurements import evaluation_clamp, segments_of, training_span
 from txlbench.errors import UserError
 from txlbench.evaluation.context_losses import (
     PartialLosses,
@@ -155,6 +156,7 @@ def window_model(
             request.attention_length,
             evaluation_clamp(settings),
             request.batch_size,
+            (replace(training_span(settings), stride=None), segments_of(settings).tgt_len),
         )
     if isinstance(model, CausalModel):
         return _causal_reader(model, loaded.ref, request, contexts, device, ids)

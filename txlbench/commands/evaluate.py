@@ -58,6 +58,7 @@ class EvalRequest:
     attention_lengths: tuple[int, ...] = ()
     clamp_len: int | None = None
     rope_scaling: RopeKind | None = None
+    sinks: int | None = None
     same_length: bool | None = None
     exact: bool = False
     zero_memory: bool = False
@@ -67,7 +68,7 @@ class EvalRequest:
     precision: str = "fp32"
 
     def __post_init__(self) -> None:
-        least = {"batch_size": 1, "tgt_len": 1, "mem_len": 0, "clamp_len": 0}
+        least = {"batch_size": 1, "tgt_len": 1, "mem_len": 0, "clamp_len": 0, "sinks": 0}
         given = [(name, getattr(self, name), bound) for name, bound in least.items()]
         given += [("attention_lengths", length, 1) for length in self.attention_lengths]
         for name, value, bound in given:
@@ -235,7 +236,7 @@ def _as_asked(request: EvalRequest, settings: Settings) -> Settings:
         "batch_size": request.batch_size or settings.evaluate.batch_size,
         "tgt_len": request.tgt_len or settings.evaluate.tgt_len,
     }
-    for key in ("clamp_len", "rope_scaling"):
+    for key in ("clamp_len", "rope_scaling", "sinks"):
         if (given := getattr(request, key)) is not None:
             asked[key] = given
     changed: dict[str, object] = {"evaluate": settings.evaluate.model_copy(update=asked)}
@@ -259,6 +260,8 @@ def _in_regime(request: EvalRequest, config: Settings, split: Part) -> Measureme
         changes |= {"regime": "streaming", "stride": one.tgt_len}
     if request.clamp_len is not None:
         changes["clamp_len"] = request.clamp_len
+    sinks = one.sinks if request.sinks is None else request.sinks
+    changes["sinks"] = min(sinks, max(0, mem_len - 1))
     return one.model_copy(update=changes)
 
 
@@ -288,6 +291,17 @@ def _refuse_what_excludes(request: EvalRequest, settings: Settings) -> None:
         raise UserError(
             f"--exact: the state of {kind} reaches back without limit", "use --batch-size 1"
         )
+    memory = settings.model.memory
+    if request.exact and memory != "xl":
+        raise UserError(
+            f"--exact: memory {memory} reaches back without limit", "use --batch-size 1"
+        )
+    if request.zero_memory and memory != "xl":
+        raise UserError(f"--zero-memory: not with memory {memory}", "drop the option")
+    if request.sinks and (
+        settings.model.kind != "transformer" or not settings.model.remembers_inputs
+    ):
+        raise UserError(f"--sinks: not with {kind} and memory {memory}", "drop the option")
     if request.zero_memory and recurrent:
         raise UserError("--zero-memory: is for attention", "drop the option")
 

@@ -263,5 +263,6 @@ def decoding_span(
         mem_len=mem_len,
         clamp_len=trained.clamp_len if as_trained else evaluation_clamp(settings),
         same_length=trained.same_length and mem_len > 0,
+        sinks=min(trained.sinks, max(0, mem_len - 1)),
     )
     return span, tgt_len

@@ -111,6 +111,7 @@ def _refuse_what_protocols_choose(request: EvalRequest) -> None:
         "attention_lengths",
         "clamp_len",
         "rope_scaling",
+        "sinks",
         "same_length",
     )
     for name in (*chosen, "exact", "zero_memory", "losses"):

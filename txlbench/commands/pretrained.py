@@ -24,6 +24,7 @@ OF_OURS = (
     "mem_len",
     "clamp_len",
     "rope_scaling",
+    "sinks",
     "same_length",
     "exact",
     "zero_memory",

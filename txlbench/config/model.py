@@ -6,7 +6,7 @@ How `cutoffs` and `div_val` divide a vocabulary into clusters.
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -280,11 +280,11 @@ class ModelConfig(Section):
 
     @property
     def remembers_inputs(self) -> bool:
-        """Whether a token is remembered as the segment sees it, and stays so until it is dropped.
+        """Whether a token is remembered as its segment saw it, until it is dropped.
 
         Then it does not matter where segments are cut, as long as memory covers them.
         """
-        return self.memory in ("xl", "none")
+        return self.memory not in ("shift", "compressive")
 
     @property
     def clamps(self) -> bool:

@@ -35,6 +35,8 @@ class WindowReader:
         model: in evaluation mode.
         span: how far it attends.
         segment: tokens of a window read at once; the next are read with memory.
+        as_trained: memory is as short as in training, and windows are cut as segments were: what
+            single losses are then is what the model does with so much context.
         columns: the places in a window whose losses are computed, ascending; the others are NaN.
 
     Raises:
@@ -46,10 +48,11 @@ class WindowReader:
     span: AttentionSpan
     segment: int
     columns: NDArray[np.int64]
+    as_trained: bool = False
 
     def __post_init__(self) -> None:
         longest = int(self.columns[-1]) + 1
-        cut = self.segment < longest
+        cut = self.segment < longest and not self.as_trained
         if cut and not self.span.same_length and self.span.mem_len < longest:
             raise UserError(
                 f"memory of {self.span.mem_len} does not cover a context of {longest}",
@@ -112,6 +115,7 @@ def read_windows(
     attention_length: int | None = None,
     clamp_len: int | None = None,
     windows: int | None = None,
+    trained: tuple[AttentionSpan, int] | None = None,
 ) -> tuple[WindowReader, int]:
     """A reader of windows with a loss at each of `contexts`, and how many fill the device.
 
@@ -119,6 +123,8 @@ def read_windows(
         contexts: numbers of predecessors, ascending; the longest is the longest window.
         attention_length: keys each query sees, itself included; None for the whole window.
         windows: read side by side; None for as many as fit.
+        trained: the span and the length of segments that a memory which shifts or compresses is
+            read with, as it works from segment to segment only; None to read windows whole.
 
     Raises:
         UserError: for an attention length of a model without attention.
@@ -133,6 +139,14 @@ def read_windows(
             )
         span = AttentionSpan(mem_len=longest)
         return WindowReader(model, span, longest, columns), windows or _fit(tokens, longest)
+    if trained is not None and trained[0].mem_len and not config.remembers_inputs:
+        if attention_length is not None:
+            raise UserError(
+                f"--attention-length: memory {config.memory} is read as trained", "drop the option"
+            )
+        span, tgt_len = trained
+        reader = WindowReader(model, span, tgt_len, columns, as_trained=True)
+        return reader, windows or _fit(tokens, tgt_len + span.mem_len)
     row = config.n_head * longest
     whole = config.kind == "hf" or not config.has_coherent_memory
     if windows is None:

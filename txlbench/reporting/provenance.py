@@ -236,6 +236,8 @@ def _evaluated_differently(row: TableRow, reference: TableRow) -> list[str]:
 
 def _told(name: str, value: object) -> object:
     """A setting of `evaluate` as notes name it."""
+    if value is None and name == "sinks":
+        return "as trained"
     if value is None:
         return "none" if name in ("clamp_len", "rope_scaling", "rope_factor") else "all"
     return value
