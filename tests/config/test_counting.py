@@ -139,5 +139,5 @@ def test_flops_grow_with_memory_and_relative_positions():
 
     assert flops("xl") > flops("xl", mem_len=32) > flops("xl", recurrence=False)
     assert flops("xl") == flops("shaw") > flops("absolute") == flops("al-rfou")
-    assert flops("alibi") == flops("absolute") < flops("rotary") < flops("xl")
+    assert flops("alibi") == flops("absolute") < flops("rope") < flops("xl")
     assert flops("xl", max_step=10) * 3 == flops("xl", max_step=30)

@@ -144,7 +144,7 @@ class EvaluateConfig(Section):
         tolerance: nats within which a shorter attention length counts as equal to the best.
     """
 
-    ADDED = MappingProxyType({"rope_scaling": None, "rope_factor": None})
+    ADDED = MappingProxyType({"rope_scaling": None, "rope_factor": None, "sinks": None})
 
     split: Split = "test"
     tgt_len: int | None = Field(None, ge=1)

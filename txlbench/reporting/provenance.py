@@ -7,7 +7,7 @@ from typing import Any
 from txlbench.config.measurements import attention_lengths
 from txlbench.records.schema import EvaluationRecord, Facts
 from txlbench.reporting.experiment_results import Results, RunResult
-from txlbench.reporting.rows import DID_NOT_TRAIN, TableRow
+from txlbench.reporting.rows import DID_NOT_TRAIN, TableRow, memories_differ
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,11 @@ def _predictors(rows: Sequence[TableRow]) -> list[str]:
         lines.append(
             "Distance met: the largest distance between two tokens that training met at least half "
             "as often as distance 1; computed, not measured."
+        )
+    if memories_differ(rows):
+        lines.append(
+            "Memory: kind, states a layer and bytes that training carries on for each stream, all "
+            "layers together, at 4 bytes a number."
         )
     if any(row.exponent for row in rows):
         lines.append("L²M exponent: growth of mutual information, by `context --dense`.")

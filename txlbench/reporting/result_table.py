@@ -11,7 +11,7 @@ from txlbench.reporting.compare import comparisons
 from txlbench.reporting.comparison import Comparison, Pair, explained
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.provenance import Provenance, comparison_reference, how_obtained, notes
-from txlbench.reporting.rows import LOSSES, Estimate, Loss, TableRow, build_rows
+from txlbench.reporting.rows import LOSSES, Estimate, Loss, TableRow, build_rows, memories_differ
 from txlbench.reporting.table import EMPTY, Column, Table, compact
 
 NAMED = ("model.encoding", "train.recurrence", "train.loss")
@@ -99,6 +99,7 @@ def _configuration(rows: Sequence[TableRow]) -> list[Column]:
         _column("loss", rows, lambda row: row.first.config.train.loss, rank=1),
         _column("targets trained", rows, lambda row: compact(row.targets), True, 3),
         _column("parameters", rows, lambda row: compact(row.parameters), True, 3),
+        _column("memory", rows, lambda row: row.memory if memories_differ(rows) else EMPTY, rank=2),
         _column("n", rows, lambda row: str(len(row.counted)), is_number=True),
     ]
 
@@ -250,6 +251,9 @@ def _numbers(
         "loss": first.config.train.loss,
         "targets_trained": row.targets,
         "parameters": row.parameters,
+        "memory": row.first.config.model.memory if row.first.config.train.recurrence else "none",
+        "states_kept": row.first.config.train.memory,
+        "bytes_kept": row.bytes_kept,
         "n": len(row.counted),
         **_estimates(row, found, reference),
         "attention_lengths": " ".join(map(str, row.attention_lengths)),

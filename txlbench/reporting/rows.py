@@ -5,7 +5,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from txlbench.config.counting import kept_numbers
 from txlbench.config.grid import Line
+from txlbench.config.kinds import FLOAT
 from txlbench.config.measurements import distance_met
 from txlbench.records.schema import Outcome, RunState
 from txlbench.reporting.experiment_results import Results, RunResult
@@ -120,6 +122,24 @@ class TableRow:
         return {run.config.seed: run.displayed(loss(found)) for run, found in self.outcomes}
 
     @property
+    def bytes_kept(self) -> int | None:
+        """What a stream carries from segment to segment in training, at 4 bytes a number.
+
+        None where only transformers knows.
+        """
+        config = self.first.config
+        return None if config.model.kind == "hf" else FLOAT * kept_numbers(config)
+
+    @property
+    def memory(self) -> str:
+        """The same in words: its kind, and the states of each layer."""
+        model, train, size = self.first.config.model, self.first.config.train, self.bytes_kept
+        if not train.recurrence:
+            return "none"
+        kept = "state" if model.is_recurrent else f"{model.memory} {train.memory}"
+        return kept if size is None else f"{kept}, {size / 2**10:,.4g} KiB"
+
+    @property
     def distance_met(self) -> int | None:
         """The largest distance met in training at least half as often as distance 1."""
         return distance_met(self.first.config)
@@ -160,6 +180,11 @@ class TableRow:
 def build_rows(results: Results) -> list[TableRow]:
     """The table's rows: in the experiment's order, those without results after the others."""
     return sorted(itertools.starmap(TableRow, results.by_line()), key=lambda row: row.rank)
+
+
+def memories_differ(rows: Sequence[TableRow]) -> bool:
+    """Whether rows with memory keep different kinds or amounts of it."""
+    return len({row.memory for row in rows if row.first.config.train.recurrence}) > 1
 
 
 def units(rows: Sequence[TableRow]) -> list[str]:
