@@ -6,9 +6,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.commands.loss_files import save
 from tests.reporting.laboratory import Laboratory
 from tests.reporting.recl_records import write_record
 from txlbench.cli.main import cli
+from txlbench.commands import publish
 from txlbench.errors import UserError
 
 
@@ -112,3 +114,31 @@ def test_a_broken_finding_is_named(laboratory: Laboratory) -> None:
 def test_nothing_found(laboratory: Laboratory, where: str) -> None:
     with pytest.raises(UserError, match="no result found"):
         figures(*([where] if where else []))
+
+
+DRAWING = ("ablate", "attention", "bench", "context", "figures", "merge", "probe", "recl", "speed")
+
+
+@pytest.mark.parametrize("name", [*DRAWING, "truth"])
+def test_a_verb_that_draws_takes_the_width_of_a_column(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    (option,) = [each for each in command.params if "--width" in each.opts]
+    with click.Context(command) as context:
+        found = option.process_value(context, "single")
+        usual = option.process_value(context, None)
+    assert getattr(found, "width", found) == 3.3
+    assert usual in (None, 7.2)
+
+
+def test_a_finding_is_drawn_as_wide_as_asked(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "deliver_aside", lambda *_: "")
+    save(Path("a.npz"))
+    words = ["recl", "--models", "a.npz", "--out", str(laboratory.folder / "a"), "--width"]
+    for width, points in (("single", 3.3 * 72), ("double", 6.8 * 72)):
+        done = CliRunner().invoke(cli, [*words, width], catch_exceptions=False)
+        assert done.exit_code == 0
+        text = laboratory.folder.joinpath("a/figures/recl_gain.svg").read_text()
+        assert f'width="{points:g}pt"' in text

@@ -17,6 +17,7 @@ from txlbench.cli.options import (
     launch_options,
     out_option,
     verb,
+    width_option,
 )
 from txlbench.config.accelerators import ACCELERATORS, UTILISATION, accelerators_named
 
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     "--keep-going", is_flag=True, help="Goes on although the first two runs failed in one way."
 )
 @click.option("--retry", is_flag=True, help="Trains failed and diverged runs again.")
+@width_option
 @launch_options
 def ablate(
     dry_run: bool,

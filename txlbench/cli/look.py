@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,12 @@ from txlbench.cli.options import (
     show,
     split_option,
     verb,
+    width_option,
 )
 from txlbench.errors import UserError
+
+if TYPE_CHECKING:
+    from txlbench.reporting.figures.style import Look
 
 
 @verb(
@@ -51,8 +55,9 @@ from txlbench.errors import UserError
 )
 @device_option
 @checkpoint_option
+@width_option
 @out_option("Directory of the results.", instead="results/attention-HASH")
-def attention(heads: str | None, **options: Any) -> None:
+def attention(heads: str | None, look: "Look | None", **options: Any) -> None:
     """Show where the heads of MODEL attend, and what their scores consist of.
 
     As the paper's Figures 5 to 7: the mean attention of every head by relative distance; the
@@ -68,7 +73,7 @@ def attention(heads: str | None, **options: Any) -> None:
     chosen = None if heads is None else tuple(map(_head, heads.split(",")))
     request = AttentionRequest(heads=chosen, **options)
     with window_progress() as progress:
-        show(run_attention(request, progress))
+        show(run_attention(request, progress, look))
 
 
 def _head(text: str) -> tuple[int, int]:

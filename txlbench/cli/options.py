@@ -3,12 +3,15 @@
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
 
 import click
 
 from txlbench.config.base import Split
 from txlbench.config.catalogue import Level
+
+if TYPE_CHECKING:
+    from txlbench.reporting.figures.style import Look
 
 MOST_NUMBERS = 10_000
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -275,6 +278,44 @@ shares_option = click.option(
     default="0.1,0.5,1.0",
     show_default=True,
     help="Shares r of the tokens that count: those that are hardest to predict.",
+)
+
+
+class FigureWidth(click.ParamType):  # type: ignore[type-arg]
+    """Inches, or the width of one or two columns of a paper."""
+
+    name = "INCHES|single|double"
+    COLUMNS: ClassVar = {"single": 3.3, "double": 6.8}
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            width = self.COLUMNS.get(value) or float(value)
+        except ValueError:
+            width = 0.0
+        if not 2 <= width <= 20:
+            self.fail(f"{value!r} is none of 2 to 20 inches, single and double", param, ctx)
+        return width
+
+
+WIDTH_OF_FIGURES = "Width of the figures, letters in proportion: single is 3.3 inches, double 6.8."
+
+
+def _look(_: click.Context, __: click.Parameter, width: float | None) -> "Look | None":
+    if width is None:
+        return None
+    from txlbench.reporting.figures.style import Look
+
+    return Look(width=width)
+
+
+width_option = click.option(
+    "--width",
+    "look",
+    type=FigureWidth(),
+    callback=_look,
+    help=f"{WIDTH_OF_FIGURES}  [default: 7.2]",
 )
 
 

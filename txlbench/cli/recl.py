@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,7 +22,11 @@ from txlbench.cli.options import (
     show,
     split_option,
     verb,
+    width_option,
 )
+
+if TYPE_CHECKING:
+    from txlbench.reporting.figures.style import Look
 
 OptionT = TypeVar("OptionT", bound=Callable[..., Any])
 
@@ -74,6 +78,7 @@ def group_options(function: OptionT) -> OptionT:
         checkpoint_option,
         precision_option,
         seed_option,
+        width_option,
     )
     for option in reversed(options):
         function = option(function)
@@ -87,7 +92,7 @@ def group_options(function: OptionT) -> OptionT:
 )
 @group_options
 @out_option("Directory of the results.", instead="results/recl-HASH")
-def recl(groups: tuple[str, ...], **options: Any) -> None:
+def recl(groups: tuple[str, ...], look: "Look | None", **options: Any) -> None:
     """Measure how much context each model of a group really uses (RECL).
 
     The relative effective context length is the longest context at which the loss on the hardest
@@ -110,7 +115,7 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
         share_windows(request)
         return
     with window_progress() as progress:
-        published = run_recl(request, progress)
+        published = run_recl(request, progress, look)
     show(published)
 
 
@@ -124,7 +129,7 @@ def recl(groups: tuple[str, ...], **options: Any) -> None:
     "--dense", None, "Also measures every context from 1 to 2 L tokens, for the L²M exponent.", 2
 )
 @out_option("Directory of the results.", instead="results/context-HASH")
-def context(groups: tuple[str, ...], **options: Any) -> None:
+def context(groups: tuple[str, ...], look: "Look | None", **options: Any) -> None:
     """Say all that losses by context tell: how much context, what for, and what is not resolved.
 
     Beside RECL stand the curve of the loss with what a longer context costs, its power law, ICL
@@ -140,7 +145,7 @@ def context(groups: tuple[str, ...], **options: Any) -> None:
 
     request = ContextRequest(groups=tuple(map(split_models, groups)), **options)
     with window_progress() as progress:
-        published = run_context(request, progress)
+        published = run_context(request, progress, look)
     show(published)
 
 
@@ -195,6 +200,7 @@ def context(groups: tuple[str, ...], **options: Any) -> None:
 @checkpoint_option
 @precision_option
 @seed_option
+@width_option
 @out_option("Directory of the results.", instead="results/probe-HASH")
 def probe(
     groups: tuple[str, ...],
@@ -202,6 +208,7 @@ def probe(
     changes: str,
     lengths: tuple[int, ...],
     sinks: int,
+    look: "Look | None",
     **options: Any,
 ) -> None:
     """Probe what models do with context that is changed, repeated or cut short.
@@ -230,7 +237,7 @@ def probe(
         **options,
     )
     with window_progress() as progress:
-        published = run_probe(request, progress)
+        published = run_probe(request, progress, look)
     show(published)
 
 
@@ -241,8 +248,11 @@ def probe(
 @count_option("--tokens", 4000, "Tokens to score.")
 @device_option
 @seed_option
+@width_option
 @out_option("Directory of the results.", instead="DIRECTORY-truth")
-def truth(directory: Path, contexts: tuple[int, ...] | None, **options: Any) -> None:
+def truth(
+    directory: Path, contexts: tuple[int, ...] | None, look: "Look | None", **options: Any
+) -> None:
     """Compare measured losses and RECL with their true values.
 
     DIRECTORY is an experiment on the corpus `planted`, which is generated so that the lowest
@@ -256,5 +266,5 @@ def truth(directory: Path, contexts: tuple[int, ...] | None, **options: Any) -> 
     request = ReclRequest(groups=(), contexts=contexts or CONTEXTS, **options)
     for experiment in experiments_at([directory]):
         with window_progress() as progress:
-            published = hold_against_truth(experiment, request, progress)
+            published = hold_against_truth(experiment, request, progress, look)
         show(published)

@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import click
 
-from txlbench.cli.options import out_option, verb
+from txlbench.cli.options import WIDTH_OF_FIGURES, FigureWidth, out_option, verb, width_option
 from txlbench.errors import ExitStatus, UserError
 from txlbench.records.experiment_directory import (
     RESULTS,
@@ -85,24 +85,6 @@ Made = tuple[tuple[Path, ...], tuple[str, ...]]
 """Files, and what is damaged and was left out."""
 
 
-class FigureWidth(click.ParamType):  # type: ignore[type-arg]
-    """Inches, or the width of one or two columns of a paper."""
-
-    name = "INCHES|single|double"
-    COLUMNS: ClassVar = {"single": 3.3, "double": 6.8}
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        try:
-            width = self.COLUMNS.get(value) or float(value)
-        except ValueError:
-            width = 0.0
-        if not 2 <= width <= 20:
-            self.fail(f"{value!r} is none of 2 to 20 inches, single and double", param, ctx)
-        return width
-
-
 @verb(
     "figures",
     "txlbench figures",
@@ -116,13 +98,7 @@ class FigureWidth(click.ParamType):  # type: ignore[type-arg]
     type=click.Choice(["png", "svg", "pdf"]),
     help="Kind of file; may be repeated.  [default: png and svg]",
 )
-@click.option(
-    "--width",
-    default=7.2,
-    show_default=True,
-    type=FigureWidth(),
-    help="Width of the figures, letters in proportion: single is 3.3 inches, double 6.8.",
-)
+@click.option("--width", default=7.2, show_default=True, type=FigureWidth(), help=WIDTH_OF_FIGURES)
 @click.option(
     "--title/--no-title",
     default=True,
@@ -268,8 +244,9 @@ def _deliver(path: Path, rebuild: bool) -> bool:
     "txlbench merge results other/results --out all-results",
 )
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
+@width_option
 @out_option("Directory to merge the experiments into.", RESULTS)
-def merge(directories: tuple[Path, ...], out: Path) -> int:
+def merge(directories: tuple[Path, ...], look: "Look | None", out: Path) -> int:
     """Merge the results of several machines.
 
     DIRECTORIES are results folders, or single experiments. Runs are copied; of a run that several
@@ -280,10 +257,10 @@ def merge(directories: tuple[Path, ...], out: Path) -> int:
 
     merged = merge_experiments(experiments_at(directories), out)
     command = shlex.join(["txlbench", "merge", *map(str, directories), "--out", str(out)])
-    return max([_publish(each, command) for each in merged], default=0)
+    return max([_publish(each, command, look) for each in merged], default=0)
 
 
-def _publish(merged: "Merged", command: str) -> int:
+def _publish(merged: "Merged", command: str, look: "Look | None") -> int:
     """Tables, figures and MLflow of one experiment; 1 if something of it could not be done."""
     from txlbench.reporting.report import report
     from txlbench.tracking.deliver import deliver
@@ -291,7 +268,8 @@ def _publish(merged: "Merged", command: str) -> int:
     path = merged.directory.path
     counts = {"copied": merged.copied, "known": merged.known, "replaced": merged.replaced}
     click.echo(f"{path}: {', '.join(f'{len(runs)} {what}' for what, runs in counts.items())}")
-    complaints = [f"a run left out: {line}" for line in report(merged.directory, command).damage]
+    written = report(merged.directory, command, look)
+    complaints = [f"a run left out: {line}" for line in written.damage]
     if (reason := deliver(path, rebuild=True)) is not None:
         complaints.append(f"MLflow: {reason}")
     for complaint in complaints:

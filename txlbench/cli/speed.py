@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,11 @@ from txlbench.cli.options import (
     out_option,
     show,
     verb,
+    width_option,
 )
+
+if TYPE_CHECKING:
+    from txlbench.reporting.figures.style import Look
 
 
 @verb(
@@ -49,8 +53,9 @@ from txlbench.cli.options import (
 )
 @device_option
 @checkpoint_option
+@width_option
 @out_option("Directory of the results.", instead="results/speed-HASH")
-def speed(**options: Any) -> None:
+def speed(look: "Look | None", **options: Any) -> None:
     """Time the evaluation of one new token, with a sliding window and with cached state (Table 9).
 
     The first MODEL with attention is the baseline. It reads a sliding window that moves on by one
@@ -60,7 +65,7 @@ def speed(**options: Any) -> None:
     """
     from txlbench.commands.speed import SpeedRequest, run_speed
 
-    show(run_speed(SpeedRequest(**options)))
+    show(run_speed(SpeedRequest(**options), look))
 
 
 @verb(
@@ -84,8 +89,9 @@ def speed(**options: Any) -> None:
 @device_option
 @count_option("--threads", None, "CPU threads.  [default: one for each core]")
 @count_option("--rounds", 7, "Timed repetitions.", 3)
+@width_option
 @out_option("Directory of the results.", Path("results/bench"))
-def bench(sizes: str, **options: Any) -> None:
+def bench(sizes: str, look: "Look | None", **options: Any) -> None:
     """Time training, streaming evaluation, generation and context losses on this machine.
 
     Gives tokens a second in fp32 and bf16, peak memory, and the share of the machine's matrix
@@ -97,7 +103,7 @@ def bench(sizes: str, **options: Any) -> None:
     names = tuple(dict.fromkeys(name.strip() for name in sizes.split(",")))
     command = shlex.join(["txlbench", *sys.argv[1:]])
     request = BenchRequest(sizes=names, command=command, **options)
-    show(run(request, _say))
+    show(run(request, _say, look))
 
 
 def _say(work: Any) -> None:

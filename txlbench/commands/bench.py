@@ -23,6 +23,7 @@ from txlbench.records.finding_schema import (
     BenchTiming,
     read_finding,
 )
+from txlbench.reporting.figures.style import Look
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,14 @@ class BenchRequest:
     command: str = "txlbench bench"
 
 
-def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> PublishedFinding:
+def bench(
+    request: BenchRequest, progress: Callable[[Workload], None], look: Look | None = None
+) -> PublishedFinding:
     """Times every workload and writes bench.json, tables and a figure to `request.out`.
 
     Args:
         progress: told what is timed next.
+        look: of the figure; its usual one without it.
 
     Raises:
         UserError: for an unknown size, an unreadable file to compare with, or a workload that
@@ -59,7 +63,8 @@ def bench(request: BenchRequest, progress: Callable[[Workload], None]) -> Publis
             raise UserError(f"--sizes: {name!r} found", suggestion(name, SIZES))
     if request.against is not None:
         read_finding(request.against, BenchRecord)
-    return publish(request.out / "bench.json", lambda: _record(request, progress), request.against)
+    place = request.out / "bench.json"
+    return publish(place, lambda: _record(request, progress), look, request.against)
 
 
 def _record(request: BenchRequest, progress: Callable[[Workload], None]) -> BenchRecord:

@@ -31,6 +31,7 @@ from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.finding_schema import ReclRecord
 from txlbench.records.loss_file import check_agreement, check_contexts, read_loss_file
 from txlbench.records.schema import DenseExponent
+from txlbench.reporting.figures.style import Look
 
 FEWEST_DENSE = 8
 """Contexts 1, 2, 3, ... that count as dense where nobody asked for any."""
@@ -51,14 +52,16 @@ class ContextRequest(ReclRequest):
         return replace(self, contexts=tuple(range(1, 2 * length + 1)))
 
 
-def run_context(request: ContextRequest, progress: Progress = silent) -> PublishedFinding:
+def run_context(
+    request: ContextRequest, progress: Progress = silent, look: Look | None = None
+) -> PublishedFinding:
     """Measures every group and writes context.json, tables, figures and a page.
 
     Raises:
         UserError: if losses cannot be had or compared; nothing is written then.
     """
     directory = request.out or RESULTS / f"context-{identity(request)}"
-    return publish(directory / "context.json", lambda: measure_context(request, progress))
+    return publish(directory / "context.json", lambda: measure_context(request, progress), look)
 
 
 def measure_context(request: ContextRequest, progress: Progress = silent) -> ContextRecord:

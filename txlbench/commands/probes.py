@@ -15,12 +15,15 @@ from txlbench.errors import UserError
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.probe_schema import ProbeRecord
+from txlbench.reporting.figures.style import Look
 
 
-def run_probe(request: ProbeRequest, progress: Progress = silent) -> PublishedFinding:
+def run_probe(
+    request: ProbeRequest, progress: Progress = silent, look: Look | None = None
+) -> PublishedFinding:
     """Probes every model and writes probe.json, tables, figures and a page."""
     directory = request.out or RESULTS / f"probe-{identity(request)}"
-    return publish(directory / "probe.json", lambda: measure_probes(request, progress))
+    return publish(directory / "probe.json", lambda: measure_probes(request, progress), look)
 
 
 def measure_probes(request: ProbeRequest, progress: Progress = silent) -> ProbeRecord:

@@ -13,6 +13,7 @@ from pathlib import Path
 from txlbench.errors import UserError
 from txlbench.files import write_json
 from txlbench.records.finding_schema import Finding
+from txlbench.reporting.figures.style import Look
 from txlbench.reporting.findings import FindingReport, report_finding
 from txlbench.reporting.report import refresh_pages
 from txlbench.tracking.backlog import what_is_left
@@ -66,13 +67,17 @@ class PublishedFinding:
 
 
 def publish(
-    path: Path, measure: Callable[[], Finding], against: Path | None = None
+    path: Path,
+    measure: Callable[[], Finding],
+    look: Look | None = None,
+    against: Path | None = None,
 ) -> PublishedFinding:
     """Writes what `measure` gives to `path`, and its page, tables and figures beside it.
 
     The pages of experiments whose models were measured, and the index of results, are made anew.
 
     Args:
+        look: of the figures; their usual one without it.
         against: see `report_finding`.
 
     Raises:
@@ -83,7 +88,7 @@ def publish(
     record = measure()
     try:
         write_json(path, record.content)
-        written = report_finding(path, record.command, against=against)
+        written = report_finding(path, record.command, look, against)
         experiments = refresh_pages(path, record.command)
     except OSError as error:
         problem = f"{path.parent}: {error.strerror or error}"

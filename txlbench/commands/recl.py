@@ -24,6 +24,7 @@ from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.finding_schema import ReclGroup, ReclRecord, ReclSource, SeedEstimate
 from txlbench.records.loss_file import check_agreement, check_contexts, read_loss_file
+from txlbench.reporting.figures.style import Look
 from txlbench.reporting.rows import estimate
 
 RequestT = TypeVar("RequestT", bound=ReclRequest)
@@ -178,17 +179,20 @@ ADDED: Mapping[str, object] = {"precision": "fp32", "sinks": None}
 """Fields that came later, with the values that leave earlier hashes as they were."""
 
 
-def run_recl(request: ReclRequest, progress: Progress = silent) -> PublishedFinding:
+def run_recl(
+    request: ReclRequest, progress: Progress = silent, look: Look | None = None
+) -> PublishedFinding:
     """Measures every group and writes recl.json, tables and figures.
 
     Args:
         progress: told how far the models are that are no loss files.
+        look: of the figures; their usual one without it.
 
     Raises:
         UserError: if losses cannot be had or compared; nothing is written then.
     """
     directory = request.out or RESULTS / f"recl-{identity(request)}"
-    return publish(directory / "recl.json", lambda: measure_recl(request, progress))
+    return publish(directory / "recl.json", lambda: measure_recl(request, progress), look)
 
 
 def share_windows(request: ReclRequest) -> None:

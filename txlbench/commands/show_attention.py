@@ -44,6 +44,7 @@ from txlbench.records.attention_schema import (
 from txlbench.records.context_schema import Interval
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.finding_schema import ReclSource
+from txlbench.reporting.figures.style import Look
 
 TOKENS = 10_000
 WINDOW = 256
@@ -91,11 +92,13 @@ class AttentionRequest:
 UNHASHED = ("out", "command", "device")
 
 
-def run_attention(request: AttentionRequest, progress: Progress) -> PublishedFinding:
+def run_attention(
+    request: AttentionRequest, progress: Progress, look: Look | None = None
+) -> PublishedFinding:
     """Reads the model and writes attention.json, tables, figures and a page."""
     asked = {key: value for key, value in vars(request).items() if key not in UNHASHED}
     directory = request.out or RESULTS / f"attention-{fingerprint(asked)}"
-    return publish(directory / "attention.json", lambda: measure_attention(request, progress))
+    return publish(directory / "attention.json", lambda: measure_attention(request, progress), look)
 
 
 def measure_attention(

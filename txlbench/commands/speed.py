@@ -37,6 +37,7 @@ from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.finding_schema import SpeedRecord, SpeedResult, SpeedSource, Spread
+from txlbench.reporting.figures.style import Look
 from txlbench.training.runtime import autocast
 
 WARM_UP = 2
@@ -80,7 +81,7 @@ class Case:
         return f"{self.model} {self.regime} {self.tgt_len}"
 
 
-def run_speed(request: SpeedRequest) -> PublishedFinding:
+def run_speed(request: SpeedRequest, look: Look | None = None) -> PublishedFinding:
     """Times every model at every attention length and writes speed.json, tables and figures.
 
     Raises:
@@ -89,7 +90,7 @@ def run_speed(request: SpeedRequest) -> PublishedFinding:
     lengths = tuple(dict.fromkeys(request.attention_lengths))
     request = replace(request, attention_lengths=lengths)
     directory = request.out or RESULTS / f"speed-{_identity(request)}"
-    return publish(directory / "speed.json", lambda: _measured(request))
+    return publish(directory / "speed.json", lambda: _measured(request), look)
 
 
 def _measured(request: SpeedRequest) -> SpeedRecord:

@@ -28,6 +28,7 @@ from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.finding_schema import Streaming, TruthRecl, TruthRecord, TruthRow
 from txlbench.records.run_directory import RunDirectory
+from txlbench.reporting.figures.style import Look
 
 CONTEXTS = (32, 96, 160, 224, 288)
 """Between any two lies one lag of the corpus, and none after the last but one."""
@@ -44,7 +45,10 @@ class Judged:
 
 
 def hold_against_truth(
-    directory: ExperimentDirectory, request: ReclRequest, progress: Progress = silent
+    directory: ExperimentDirectory,
+    request: ReclRequest,
+    progress: Progress = silent,
+    look: Look | None = None,
 ) -> PublishedFinding:
     """Measures every row of an experiment on `planted`; writes truth.json, a page and a figure.
 
@@ -58,7 +62,7 @@ def hold_against_truth(
     if not rows:
         raise UserError(f"{directory.path}: no run is finished", "run `make planted`")
     place = request.out or directory.path.with_name(f"{directory.path.name}-truth")
-    return publish(place / "truth.json", lambda: _record(rows, request, progress))
+    return publish(place / "truth.json", lambda: _record(rows, request, progress), look)
 
 
 def _record(rows: Sequence[Judged], request: ReclRequest, progress: Progress) -> TruthRecord:

@@ -121,7 +121,7 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
             directory.add_commands([request.command])
             mirror.follow()
         _run(plan, todo, executor, request.keep_going, watcher)
-        written = report(directory, request.command)
+        written = report(directory, request.command, request.look)
         if not nothing_to_deliver(directory.path):
             mirror.follow()
         if complaint := mirror.finish():

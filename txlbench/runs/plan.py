@@ -20,6 +20,7 @@ from txlbench.runs.executors.executor import Launch
 
 if TYPE_CHECKING:
     from txlbench.data.corpus import Corpus
+    from txlbench.reporting.figures.style import Look
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Request:
         keep_going: go on although the first two runs failed alike.
         retry: run failed and diverged runs again.
         launch: where runs go, and what each takes.
+        look: of the figures; their usual one without it.
         command: what was typed, for tables and figures.
     """
 
@@ -49,6 +51,7 @@ class Request:
     keep_going: bool = False
     retry: bool = False
     launch: Launch = field(default_factory=Launch)
+    look: "Look | None" = None
     command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))
 
 
