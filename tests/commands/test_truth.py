@@ -53,7 +53,7 @@ def test_the_best_seed_of_each_finished_row(place):
     assert "memory 0" in text
     assert "memory 96" not in text
     assert {path.name for path in PLACE.glob("truth.*")} == {
-        *("truth.json", "truth.md", "truth.csv", "truth.tex")
+        *("truth.json", "truth.html", "truth.md", "truth.csv", "truth.tex")
     }
 
 
