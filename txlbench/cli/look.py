@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @verb(
     "attention",
     "txlbench attention quick/Transformer-XL --tokens 2000",
-    "txlbench attention quick/Transformer-XL --heads 1.2,4.1 --at 5000 --out results/heads",
+    "txlbench attention quick/Transformer-XL --heads 1.1,1.2 --at 1000 --out results/heads",
 )
 @click.argument("model")
 @corpus_option
