@@ -34,6 +34,9 @@ KINDS = {
     "absolute": {"model.encoding": "absolute", "train.recurrence": False},
     "rope": {"model.encoding": "rope"},
     "lstm": {"model.kind": "lstm"},
+    "shift": {"model.memory": "shift"},
+    "compressive": {"model.memory": "compressive"},
+    "sinks": {"model.memory": "sinks", "model.sinks": 2},
 }
 
 

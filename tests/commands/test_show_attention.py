@@ -63,6 +63,19 @@ def test_without_memory_it_is_read_in_windows(folder):
     assert all(0 <= head.first <= 1 for head in made.heads)
 
 
+@pytest.mark.parametrize("memory", ["shift", "compressive", "sinks"])
+def test_every_memory_is_read_as_it_is(folder, memory):
+    settings = {"model.memory": memory} | ({"model.sinks": 2} if memory == "sinks" else {})
+    made = measure_attention(asked(settings))
+    assert (made.keys, made.memory) == ((16, 16), memory)
+    assert made.row_error < 1e-5
+    assert abs(made.leak) < 1e-5
+    assert made.apart == (2 if memory == "sinks" else 0)
+    for head in made.heads:
+        assert sum(head.profile) + (head.first or 0) == pytest.approx(1, abs=1e-3)
+        assert len(head.profile) == 16 - made.apart
+
+
 def test_words_are_told_apart(folder):
     (folder / "mine.txt").write_text("the model reads\na text\n" * 200)
     write_spec(corpus={"name": "mine", "path": "mine.txt", "level": "word"})

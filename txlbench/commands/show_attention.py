@@ -124,6 +124,7 @@ def measure_attention(
         commit=current_commit(),
         command=request.command,
         models={short_titles([request.model])[0]: _source(ref, text)},
+        memory=None if ref.config is None else ref.config.model.memory,
         keys=(plan.least, plan.keys),
         adds_bos=reading.adds_bos,
         apart=reading.apart,
@@ -185,8 +186,7 @@ class _Reading:
     @property
     def apart(self) -> int:
         """First keys that have no distance: a memory's sinks, or the first key of a window."""
-        sinks: int = getattr(self.plan.measurement, "sinks", 0)
-        return sinks if self.windows is None else 1
+        return self.plan.measurement.sinks if self.windows is None else 1
 
     @cached_property
     def plan(self) -> AttentionPlan:
@@ -227,7 +227,8 @@ class _Reading:
         config = self.loaded.settings
         evaluate = config.evaluate.model_copy(update={"tokens": tokens, "batch_size": BLOCKS})
         changed = config.model_copy(update={"evaluate": evaluate})
-        return fitting(at_attention_length(changed, self.text.split, self.keys), self.heads)
+        found = at_attention_length(changed, self.text.split, self.keys)
+        return fitting(found, self.heads) if config.model.remembers_inputs else found
 
     def check(self) -> None:
         """Refuses (UserError) heads and targets that there are not, before anything is read."""

@@ -93,6 +93,7 @@ class AttentionRecord(Finding):
 
     Attributes:
         models: the model by its title.
+        memory: its kind, of models of this package.
         keys: the fewest and the most tokens that queries see, themselves included.
         adds_bos: the model puts a token of its own before each window.
         apart: first keys that mean distances and profiles leave out: sinks that a memory keeps, or
@@ -107,6 +108,7 @@ class AttentionRecord(Finding):
     SCHEMA = "txlbench.attention/1"
 
     models: Annotated[dict[str, ReclSource], Field(min_length=1, max_length=1)]
+    memory: str | None = None
     keys: tuple[PositiveInt, PositiveInt]
     adds_bos: bool = False
     apart: NonNegativeInt = 0

@@ -127,6 +127,8 @@ def explanations(record: AttentionRecord) -> Iterator[str]:
             f"Distances leave out {_apart(record)}: the attention on it, which is needed nowhere "
             "else, stands apart as that on the first key."
         )
+    if record.memory == "compressive":
+        yield "Distances count places in memory, where a compressed state is one step."
     if record.silent_layers:
         layers = ", ".join(map(str, record.silent_layers))
         yield f"Layers {layers} give no attention."
