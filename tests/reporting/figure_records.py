@@ -37,7 +37,7 @@ def experiment(laboratory: Laboratory, count: int) -> ExperimentDirectory:
         {"model.encoding": "absolute", "train.recurrence": False, "train.loss": "half"},
     ]
     rows = [
-        {"label": name, "set": {**kinds[index % 3], "train.lr": 1e-3 / (1 + index)}}
+        {"label": name, "set": {**kinds[index % 3], "train.mem_len": 16 + index, "train.lr": 1e-3}}
         for index, name in enumerate(names(count))
     ]
     train = {"tgt_len": 16, "batch_size": 4, "max_step": 50}

@@ -11,7 +11,7 @@ from txlbench.files import write_text
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.reporting.compare import comparisons
 from txlbench.reporting.experiment_results import Results, read_results
-from txlbench.reporting.figures import attention_length, learning_curves, losses
+from txlbench.reporting.figures import attention_length, learning_curves, losses, memory_lengths
 from txlbench.reporting.figures.series import unit_of
 from txlbench.reporting.figures.style import (
     Drawing,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 FIGURES: dict[str, Callable[[Results, Palette], Drawing | None]] = {
     "learning_curves": learning_curves.draw,
     "attention_length": attention_length.draw,
+    "memory_lengths": memory_lengths.draw,
     "loss_by_row": losses.draw_loss_by_row,
     "loss_by_position": losses.draw_loss_by_position,
 }

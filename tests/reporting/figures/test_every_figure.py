@@ -49,8 +49,9 @@ def drawings(verb: str, count: int, folder: Path) -> Iterator[tuple[str, Drawing
         source = Provenance.of(results, "txlbench ablate small.yaml")
         for name, draw in FIGURES.items():
             drawing = draw(results, Palette(results.labels))
-            assert drawing is not None, name
-            yield name, drawing, source
+            assert drawing is not None or name == "memory_lengths", name
+            if drawing is not None:
+                yield name, drawing, source
         return
     shown = present(RECORDS[verb](count), folder)
     for name, draw_it in shown.figures.items():
