@@ -81,6 +81,13 @@ def how_obtained(rows: Sequence[TableRow]) -> list[str]:
         return []
     corpora = _values(run.config.corpus.name for run in scored)
     lengths = _values(length for run in scored for length in attention_lengths(run.config))
+    best = (
+        f"Best: that or one of the attention lengths {lengths}, whichever is best on valid; "
+        "attention length: the shortest within "
+        f"{_values(run.config.evaluate.tolerance for run in scored)} nats of it."
+        if lengths
+        else "Best: that, as a recurrent state has no attention length to choose."
+    )
     return [
         f"Obtained on {_values(each.measurement.split for each in inits)} of {corpora}: "
         f"{_range(each.tokens for each in inits)} tokens scored, "
@@ -88,9 +95,7 @@ def how_obtained(rows: Sequence[TableRow]) -> list[str]:
         f"batch {_values(each.measurement.batch_size for each in inits)}, "
         f"{_values(each.dtype for each in inits)}.",
         f"Init: the training regime, tgt_len {_settings(inits, 'tgt_len')}, "
-        f"mem_len {_settings(inits, 'mem_len')}. Best: that or one of the attention lengths "
-        f"{lengths}, whichever is best on valid; attention length: the shortest within "
-        f"{_values(run.config.evaluate.tolerance for run in scored)} nats of it.",
+        f"mem_len {_settings(inits, 'mem_len')}. {best}",
         *_positions(rows),
         *_predictors(rows),
         *_unknown_words(rows),
