@@ -46,8 +46,8 @@ planted: $(READY)  ## RECL held against the truth on a made corpus (half an hour
 
 copy: $(READY)  ## recall by memory length, on a made corpus (under ten minutes on two cores)
 	$(BIN)/txlbench ablate experiments/copy.yaml
-	$(BIN)/txlbench probe --models "copy/memory 16,copy/memory 32,copy/LSTM" --probes forgetting --own-memory \
-	  --lengths 4,8,12,16,20,24,32 --out results/copy-recall
+	$(BIN)/txlbench probe --models "copy/memory 32,copy/no memory,copy/LSTM" --probes forgetting --own-memory \
+	  --lengths 4,8,12,16,24,32,40 --out results/copy-recall
 
 smollm2: $(READY_FOR_HF)  ## how much context SmolLM2 135M uses (under 20 minutes on two cores)
 	$(BIN)/txlbench models prepare smollm2-135m

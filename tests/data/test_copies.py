@@ -1,4 +1,4 @@
-"""The corpus `copies`: texts that stand twice, and a test split without any copy."""
+"""The corpus `copies`: texts that stand four times, and a test split without any copy."""
 
 import numpy as np
 import pytest
@@ -20,21 +20,21 @@ def test_the_corpus_is_what_the_catalogue_says():
     assert corpus.warnings == ()
 
 
-def test_each_length_has_as_many_symbols_and_every_text_stands_twice():
+def test_each_length_has_as_many_symbols_and_every_text_stands_four_times():
     symbols, place = PROCESS.repeated(400_000, 1), 0
     counts = dict.fromkeys(PROCESS.lengths, 0)
-    while place + 2 * PROCESS.lengths[-1] < len(symbols):
+    while place + 4 * PROCESS.lengths[-1] < len(symbols):
         rest = symbols[place:]
-        size = next(n for n in PROCESS.lengths if is_repeated(rest[: 2 * n]))
-        counts[size] += 2 * size
-        place += 2 * size
+        size = next(n for n in PROCESS.lengths if is_repeated(rest[: 4 * n]))
+        counts[size] += 4 * size
+        place += 4 * size
     parts = np.array_split([*counts.values()], 5)
     expected = [len(part) / len(counts) for part in parts]
     assert [sum(part) / sum(counts.values()) for part in parts] == pytest.approx(expected, abs=0.03)
 
 
 def is_repeated(symbols):
-    rows = symbols.reshape(2, -1)
+    rows = symbols.reshape(4, -1)
     return bool((rows == rows[0]).all())
 
 

@@ -191,7 +191,7 @@ class ModelProbes:
         for length in self.request.lengths:
             starts = text_starts(len(self.text.ids), length, self.request.texts)
             try:
-                if limits and 2 * length - 1 > min(limits):
+                if limits and self._recall_lead + 2 * length - 1 > min(limits):
                     raise UserError(f"the model can use {min(limits)} tokens only", "")
                 if len(starts) < FEWEST_TEXTS:
                     raise UserError(
@@ -211,9 +211,14 @@ class ModelProbes:
                     attention_length=self._recall_attention_length,
                     with_hits=True,
                 )
-                for windows in copy_windows(self.text.ids, length, starts)
+                for windows in copy_windows(self.text.ids, length, starts, self._recall_lead)
             )
         )
+
+    @property
+    def _recall_lead(self) -> int:
+        """Tokens of other text that are read before, to fill a memory; models are trained so."""
+        return (self._recall_attention_length or 1) - 1
 
     @property
     def _recall_attention_length(self) -> int | None:

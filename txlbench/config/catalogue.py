@@ -266,7 +266,7 @@ _CORPORA = {
         "its RECL is known exactly, no download", period=4),
     "copies": CorpusEntry(
         "txlbench.data.copies:Copies", "char", "computed", 64, 4_000_000, 100_000, 100_000,
-        "random texts, each twice in a row, no download"),
+        "random texts, each four times in a row, no download"),
 }
 # fmt: on
 CORPORA: Catalogue[CorpusEntry] = Catalogue("txlbench.corpora", "corpus", _CORPORA)

@@ -216,3 +216,15 @@ def test_p_is_that_of_a_t_test():
     )
     assert paired_p(np.full(5, 0.5)) == 0
     assert paired_p(np.zeros(5)) == paired_p(np.full(5, -1.0)) == 1
+
+
+def test_a_lead_fills_memory_and_is_the_same_before_both_texts():
+    ids = np.arange(100)
+    starts = np.array([0, 50, 90])
+    copies, others = copy_windows(ids, 4, starts, lead=8)
+    for start, copy, other in zip(starts, copies, others, strict=True):
+        lead = (start + 25 + np.arange(8)) % 100
+        assert copy.tolist() == [*lead, *ids[start : start + 4], *ids[start : start + 4]]
+        assert other[:8].tolist() == lead.tolist()
+        assert other[12:].tolist() == copy[12:].tolist()
+        assert not set(other[8:12]) & set(other[12:])

@@ -1,6 +1,7 @@
 """Forgetting curve: does a model recall a text that it has just read (Liu et al. 2024)?
 
-A model reads A A', teacher forced. The second half of A' is scored, where A' = A, and where the
+A model reads A A', teacher forced; one with a memory of its own, other text first, which fills that
+memory as in its training. The second half of A' is scored, where A' = A, and where the
 same A' follows another text: what is gained is recall, since the target is the same. Fine length:
 the longest text that is copied nearly without fault; coarse length: the longest at which the copy
 is better than language modelling.
@@ -38,13 +39,19 @@ def text_starts(tokens: int, length: int, texts: int) -> NDArray[np.int64]:
 
 
 def copy_windows(
-    ids: NDArray[Any], length: int, starts: NDArray[np.int64]
+    ids: NDArray[Any], length: int, starts: NDArray[np.int64], lead: int = 0
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """A A of each text A, and B A where B is the text half of all texts away."""
+    """A A of each text A, and B A where B is the text half of all texts away.
+
+    Args:
+        lead: tokens from a quarter of `ids` away that stand before each, to fill a memory.
+    """
     texts = [np.asarray(ids[start : start + length], dtype=np.int64) for start in starts.tolist()]
     others = [*texts[len(texts) // 2 :], *texts[: len(texts) // 2]]
-    copies = [np.concatenate([text, text]) for text in texts]
-    return copies, [np.concatenate(pair) for pair in zip(others, texts, strict=True)]
+    places = starts[:, None] + len(ids) // 4 + np.arange(lead)
+    leads = np.take(ids, places, mode="wrap").astype(np.int64)
+    copies = [np.concatenate([*each, each[1]]) for each in zip(leads, texts, strict=True)]
+    return copies, [np.concatenate(each) for each in zip(leads, others, texts, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
