@@ -40,7 +40,13 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+USUAL = ("short memory", "absolute", "sinks")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if kind in USUAL else pytest.mark.full) for kind in KINDS],
+)
 def test_teacher_forcing_draws_every_token_again(folder, kind):
     request = asked(KINDS[kind])
     made = draw_samples(request)
@@ -82,7 +88,7 @@ def test_words_are_shown_as_people_write_them(folder):
     assert made.unit == "ppl"
 
 
-@pytest.mark.parametrize("bos", [False, True])
+@pytest.mark.parametrize("bos", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_pretrained_model_draws_with_its_own_cache(folder, bos):
     write_spec()
     path = save_model("llama", folder / "model", bos=bos)

@@ -15,7 +15,7 @@ from txlbench.commands.texts import read_text
 from txlbench.config.base import AttentionSpan
 from txlbench.errors import UserError
 
-CPU = torch.device("cpu")
+CPU, FULL = torch.device("cpu"), pytest.mark.full
 ASKED = AttentionRequest("", split="all", tokens=200, targets=4, device="cpu", command="typed")
 
 
@@ -63,7 +63,9 @@ def test_without_memory_it_is_read_in_windows(folder):
     assert all(0 <= head.first <= 1 for head in made.heads)
 
 
-@pytest.mark.parametrize("memory", ["shift", "compressive", "sinks"])
+@pytest.mark.parametrize(
+    "memory", ["sinks", *(pytest.param(each, marks=FULL) for each in ("shift", "compressive"))]
+)
 def test_every_memory_is_read_as_it_is(folder, memory):
     settings = {"model.memory": memory} | ({"model.sinks": 2} if memory == "sinks" else {})
     made = measure_attention(asked(settings))
@@ -121,7 +123,7 @@ def test_a_pretrained_model_gives_what_transformers_returns(folder, bos):
         assert 10 <= seen <= 12
 
 
-@pytest.mark.parametrize("kind", ["qwen3_next", "jamba"])
+@pytest.mark.parametrize("kind", ["qwen3_next", pytest.param("jamba", marks=FULL)])
 def test_layers_without_attention_are_named(folder, kind):
     path = save_model(kind, folder / "model")
     write_spec()

@@ -24,7 +24,9 @@ class Source:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "size", ["one head", *(pytest.param(n, marks=pytest.mark.full) for n in [*SIZES][1:])]
+)
 def test_all_text_is_on_the_canvas(name, size):
     made = record(**SIZES[size])
     with style():
