@@ -41,7 +41,7 @@ def test_measured_stands_beside_known(place):
 def test_everything_is_written_and_names_its_source(place):
     written = report_finding(place / "truth.json", "typed")
     assert [path.name for path in written.paths] == [
-        *("truth.csv", "truth.md", "truth.tex", "truth.png", "truth.svg")
+        *("truth.html", "truth.csv", "truth.md", "truth.tex", "truth.png", "truth.svg")
     ]
     assert all(path.stat().st_size > 0 for path in written.paths)
     page = (place / "truth.md").read_text()
