@@ -44,6 +44,7 @@ HEAVY = {
     "mlflow": {"tracking"},
     "ray": {"runs"},
     "submitit": {"runs"},
+    "optuna": {"runs"},
     "transformers": {"models", "commands"},
     "lm_eval": {"commands"},
     "click": {"cli"},
@@ -51,7 +52,7 @@ HEAVY = {
 }
 """The parts that may import a library at all."""
 
-ONE_FILE = ["mlflow", "ray", "submitit", "lm_eval"]
+ONE_FILE = ["mlflow", "ray", "submitit", "optuna", "lm_eval"]
 LAZY = {
     "numpy": {"seeding", "cli"},
     "torch": {"seeding", "machine"},
@@ -124,7 +125,7 @@ TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in MODULES.v
 IMPORTS = [found for file, tree in TREES.items() for found in _imports_below(tree, file)]
 LINES = {name: len(file.read_text(encoding="utf-8").splitlines()) for name, file in MODULES.items()}
 
-MOST_MODULES = 242
+MOST_MODULES = 250
 MEDIAN_LINES = (110, 180)
 FEWEST_LINES = 40
 """A shorter module needs more than one importer."""

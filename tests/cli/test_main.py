@@ -270,7 +270,7 @@ def test_schema_explains_every_key_of_an_experiment_file(typed):
 def test_schema_of_a_section(typed):
     _, output, _ = typed("schema", "rows")
     assert [line.split(":")[0] for line in output.splitlines() if line[0] != " "] == [
-        "rows", "rows.label", "rows.set", "rows.paper", "rows.note",
+        "rows", "rows.label", "rows.set", "rows.paper", "rows.note", "rows.tuned",
     ]  # fmt: skip
 
 

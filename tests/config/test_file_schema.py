@@ -55,6 +55,7 @@ BASE = "name: a\ncorpus: enwiki-sample\n"
         (BASE + "grid: {train.lr: 0.1}\n", "grid.train.lr"),
         (BASE + "grid: {lr: [0.1]}\n", "grid"),
         (BASE + "exclude: [{}]\n", "exclude.0"),
+        (BASE + "tune: {lr: [0.1, 0.2]}\n", "tune"),
         (BASE + "rows: [{set: {model.layers: 2}}]\n", "rows.0.set"),
         (BASE + "rows: [{label: a, settings: {}}]\n", "rows.0"),
     ],

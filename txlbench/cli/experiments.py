@@ -77,6 +77,11 @@ if TYPE_CHECKING:
 )
 @click.option("--retry", is_flag=True, help="Trains failed and diverged runs again.")
 @width_option
+@count_option(
+    "--tune-trials",
+    None,
+    "Trainings by which each row's best settings in the ranges of `tune` are found first.",
+)
 @launch_options
 def ablate(
     dry_run: bool,

@@ -17,6 +17,7 @@ from txlbench.runs.plan_record import (
     describe_plan,
 )
 from txlbench.runs.status import duration
+from txlbench.runs.tuning import check_tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +49,9 @@ def show_plan(
         )
         measured, jobs = probe_plan(plan, devices, _say), devices.jobs
     described = describe_plan(plan, stale, accelerators, utilisation, measured, jobs)
+    if request.tune_trials is not None:
+        check_tuning(request, experiment)
+        described = described.with_tuning(request.tune_trials)
     if format_ == "json":
         click.echo(described.model_dump_json(by_alias=True, indent=2))
         return
@@ -55,7 +59,8 @@ def show_plan(
         click.echo(f"Warning: {warning}", err=True)
     table = plan_table(described)
     click.echo(plain_text(for_terminal(table, "")).rstrip())
-    for line in (*_totals(described, utilisation), str(cost_of(described, request.device))):
+    cost = str(cost_of(described, request.device))
+    for line in (*_totals(described, utilisation), cost, *_tuning(described)):
         click.echo(line)
 
 
@@ -137,6 +142,18 @@ def _legend(described: PlanRecord) -> tuple[str, ...]:
     if any(each.memory_fits is False for each in every):
         return ("* more than its memory: raise train.batch_chunk, or take more devices",)
     return ()
+
+
+def _tuning(described: PlanRecord) -> list[str]:
+    """What tuning costs before, if it was asked for."""
+    if (found := described.tuning) is None:
+        return []
+    hours = "".join(f", {duration(each * 3600)} on {name}" for name, each in found.hours.items())
+    return [
+        f"tuning before: {found.trials} trials a row, at most {found.runs} runs, "
+        f"{compact(found.train_tokens)} targets, {_flops(found.train_flops)} FLOPs{hours}; "
+        "each winner is one of them"
+    ]
 
 
 def _totals(described: PlanRecord, utilisation: float) -> list[str]:

@@ -7,6 +7,7 @@ from txlbench.config.base import DocumentedKey
 from txlbench.config.catalogue import CORPORA, ENCODINGS
 from txlbench.config.grid import BASE_KEYS, ExperimentFile, documented_keys
 from txlbench.config.run_config import CorpusConfig, RunConfig
+from txlbench.config.search_range import TUNABLE
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OWN = "txlbench"
@@ -76,7 +77,9 @@ def experiment_schema() -> dict[str, Any]:
         top[name] |= _about(keys[name])
     row = {name: value | _about(keys[f"rows.{name}"]) for name, value in row.items()}
     row["set"] |= _mapping(settings)
+    row["tuned"] = {"type": "object", **_about(keys["rows.tuned"])}  # `ablate` writes it
     top["rows"]["items"] = _mapping(row)
+    top["tune"] |= {"propertyNames": {"pattern": rf"^({'|'.join(TUNABLE)})[.]"}}
     lists = {
         name: {"type": "array", "minItems": 1, "items": value} for name, value in settings.items()
     }

@@ -6,7 +6,7 @@ Equal configurations share one run.
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,12 @@ from txlbench.config.loading import (
 )
 from txlbench.config.measurements import attention_lengths, skipped_lengths
 from txlbench.config.run_config import RunConfig
+from txlbench.config.search_range import SearchRange, Tuned, search_space
 from txlbench.errors import UserError, suggestion
 
 BASE_KEYS = ("corpus", "model", "train", "evaluate")
+VARIED = ("grid", "exclude", "rows")
+"""Keys that make rows."""
 
 
 class Row(Section):
@@ -40,12 +43,14 @@ class Row(Section):
         set: dotted keys over the base configuration.
         paper: the paper's numbers for it, by column name.
         note: what a reader should know of the row, such as a choice the paper leaves open.
+        tuned: how `--tune-trials` chose a part of what is set; written by `ablate`.
     """
 
     label: str | None = None
     set: Raw = Field(default_factory=dict)
     paper: dict[str, float | str] = Field(default_factory=dict)
     note: str | None = None
+    tuned: Tuned | None = None
 
 
 class ExperimentFile(Section):
@@ -59,6 +64,8 @@ class ExperimentFile(Section):
         grid: dotted keys with lists of values, whose Cartesian product gives rows.
         exclude: combinations of the grid to leave out, as mappings of dotted keys to values.
         rows: further rows, with label, set, paper and note.
+        tune: dotted keys with what `--tune-trials` searches for each row: [LOW, HIGH] (on a log
+            scale if HIGH is 10 times LOW or more), {low, high, log}, or {choices: [...]}.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -71,6 +78,7 @@ class ExperimentFile(Section):
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     exclude: tuple[Raw, ...] = Field((), strict=False)
     rows: tuple[Row, ...] = Field((), strict=False)
+    tune: Raw = Field(default_factory=dict)
 
     @field_validator("seeds")
     @classmethod
@@ -90,12 +98,18 @@ def documented_keys() -> Iterator[DocumentedKey]:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the result table: a label and its runs, one a seed."""
+    """One line of the result table: a label and its runs, one a seed.
+
+    Attributes:
+        settings: what it sets over the base configuration, by dotted key.
+    """
 
     label: str
     configs: tuple[RunConfig, ...]
     paper: Mapping[str, float | str]
     note: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tuned: Tuned | None = None
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -108,12 +122,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment file expanded: lines of the table, and warnings about what is skipped."""
+    """An experiment file expanded: lines of the table, and warnings about what is skipped.
+
+    Attributes:
+        search: what may be tuned, by dotted key.
+    """
 
     name: str
     lines: tuple[Line, ...]
     raw: Raw
     warnings: tuple[str, ...] = ()
+    search: Mapping[str, SearchRange] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -144,7 +163,19 @@ class Experiment:
                 raise UserError(f"--only {pattern}: no row matches", f"rows: {known}")
             chosen |= found
         lines = tuple(line for line in self.lines if line.label in chosen)
-        return Experiment(self.name, lines, self.raw, self.warnings)
+        return replace(self, lines=lines)
+
+    def with_settings(
+        self, chosen: Mapping[str, Mapping[str, Any]], tuned: Mapping[str, Tuned] | None = None
+    ) -> "Experiment":
+        """The experiment whose lines set more, by label: an ordinary file with a row for each.
+
+        Raises:
+            UserError: if what is set cannot be.
+        """
+        raw = {key: value for key, value in self.raw.items() if key not in (*VARIED, "tune")}
+        rows = [_as_row(line, chosen.get(line.label, {}), tuned or {}) for line in self.lines]
+        return expand(Document(f"{self.name} as tuned", {**raw, "rows": rows}))
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -188,11 +219,24 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
                 f"row '{label}': attention lengths above {longest} are skipped, as "
                 f"{configs[0].model.name} has positions for {longest} only"
             )
-        lines.append(Line(label, configs, row.paper, row.note))
+        lines.append(Line(label, configs, row.paper, row.note, settings, row.tuned))
     _check_exclusions(file, document)  # once the grid's own keys and values are known to be right
     if not lines:
         raise document.error(("exclude",), "leaves no row", "drop an exclusion, or add rows")
-    return Experiment(file.name, tuple(lines), raw, tuple(warnings))
+    search = search_space(file.tune, document)
+    for (key, each), line in itertools.product(search.items(), lines):
+        for end in each.ends:
+            settings = {**line.settings, key: end}
+            _resolve(base, settings, file.seeds[0], line.label, ("tune",), document)
+    return Experiment(file.name, tuple(lines), raw, tuple(warnings), search)
+
+
+def _as_row(line: Line, chosen: Mapping[str, Any], tuned: Mapping[str, Tuned]) -> Raw:
+    """The row of an experiment file that gives `line`, with what was chosen for it."""
+    found = tuned.get(line.label, line.tuned)
+    row: Raw = {"label": line.label, "set": {**line.settings, **chosen}}
+    more = {"paper": dict(line.paper), "note": line.note, "tuned": found and found.model_dump()}
+    return row | {key: value for key, value in more.items() if value}
 
 
 def _overridden(overrides: Iterable[str], rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:

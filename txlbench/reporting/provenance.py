@@ -96,11 +96,27 @@ def how_obtained(rows: Sequence[TableRow]) -> list[str]:
         f"{_values(each.dtype for each in inits)}.",
         f"Init: the training regime, tgt_len {_settings(inits, 'tgt_len')}, "
         f"mem_len {_settings(inits, 'mem_len')}. {best}",
+        *_tuned(rows),
         *_positions(rows),
         *_predictors(rows),
         *_unknown_words(rows),
         *_trained(rows),
     ]
+
+
+def _tuned(rows: Sequence[TableRow]) -> list[str]:
+    """What was tuned, on what and with how many trials, for the rows of which that is recorded."""
+    tuned = {row.label: row.line.tuned for row in rows if row.line.tuned}
+    said: dict[str, list[str]] = {}
+    for label, each in tuned.items():
+        ranges = "; ".join(f"{key}, {searched}" for key, searched in each.ranges.items())
+        said.setdefault(f"seed {each.seed}, {each.trials} trials: {ranges}", []).append(label)
+    left = [row.label for row in rows if not row.line.tuned]
+    lines = [
+        f"Tuned for the lowest loss on valid, each row by itself ({', '.join(labels)}), {text}."
+        for text, labels in said.items()
+    ]
+    return [*lines, f"Not tuned: {', '.join(left)}."] if tuned and left else lines
 
 
 def _predictors(rows: Sequence[TableRow]) -> list[str]:

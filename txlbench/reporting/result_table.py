@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 
@@ -100,8 +101,22 @@ def _configuration(rows: Sequence[TableRow]) -> list[Column]:
         _column("targets trained", rows, lambda row: compact(row.targets), True, 3),
         _column("parameters", rows, lambda row: compact(row.parameters), True, 3),
         _column("memory", rows, lambda row: row.memory if memories_differ(rows) else EMPTY, rank=2),
+        *_tuned(rows),
         _column("n", rows, lambda row: str(len(row.counted)), is_number=True),
     ]
+
+
+def _tuned(rows: Sequence[TableRow]) -> list[Column]:
+    """The values that tuning chose for each row, and by how many trials."""
+    keys = dict.fromkeys(key for row in rows if row.line.tuned for key in row.line.tuned.ranges)
+
+    def value(row: TableRow, key: str) -> str:
+        is_tuned = row.line.tuned is not None and key in row.line.tuned.ranges
+        return _as_given(flat_settings(row).get(key)) if is_tuned else EMPTY
+
+    columns = [_column(key, rows, partial(value, key=key), True, 1) for key in keys]
+    trials = [_count(row.line.tuned.trials if row.line.tuned else None) for row in rows]
+    return [*columns, Column("trials", tuple(trials), is_number=True, rank=3)]
 
 
 def _results(
@@ -178,8 +193,9 @@ def _paper(rows: Sequence[TableRow]) -> list[Column]:
     ]
 
 
-def _as_given(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,.10g}"
+def _as_given(value: object) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:,.10g}" if is_number else str(value)
 
 
 def _yes_no(value: bool) -> str:
@@ -254,6 +270,7 @@ def _numbers(
         "memory": row.first.config.model.memory if row.first.config.train.recurrence else "none",
         "states_kept": row.first.config.train.memory,
         "bytes_kept": row.bytes_kept,
+        "tuning_trials": row.line.tuned and row.line.tuned.trials,
         "n": len(row.counted),
         **_estimates(row, found, reference),
         "attention_lengths": " ".join(map(str, row.attention_lengths)),

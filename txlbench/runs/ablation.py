@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from txlbench.config.grid import Experiment
 from txlbench.config.measurements import all_measurements, check_length
 from txlbench.config.model import clusters_of
 from txlbench.config.train import check_divided
@@ -31,12 +32,15 @@ from txlbench.runs.plan import (
     Need,
     PlannedRun,
     Request,
+    chosen_rows,
+    make_plan,
     open_experiment,
     trained_elsewhere,
     with_evaluation,
 )
 from txlbench.runs.plan_record import describe_plan
 from txlbench.runs.status import changed_runs
+from txlbench.runs.tuning import check_optuna, check_tuning, open_studies, run_trials, winners
 from txlbench.runs.work_queue import WorkQueue
 from txlbench.tracking.backlog import nothing_to_deliver, where_to_look
 
@@ -79,7 +83,7 @@ class Watcher(Protocol):
 
 
 def ablate(request: Request, watcher: Watcher) -> Ablation:
-    """Trains and measures what is missing, then writes tables and figures.
+    """Tunes rows if asked to, trains and measures what is missing, writes tables and figures.
 
     Other calls may do the same at the same time on the same output: they share the runs.
 
@@ -89,10 +93,23 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
     experiment, directory, plan = open_experiment(request)
     for warning in (*experiment.warnings, *long_training(describe_plan(plan), request.device)):
         watcher.warn(warning)
+    if request.tune_trials is not None:
+        check_tuning(request, experiment)
+        check_optuna()
+    elif experiment.search:
+        watcher.warn("`tune` is searched with --tune-trials N; rows are trained as they stand")
     check_writable(directory.path)
     if request.launch.launcher == "process" and request.device != "auto":
         choose_devices(request.device, request.jobs, len(plan))
     corpora = _prepare_corpora(plan, watcher)
+    if request.tune_trials is not None:
+        tuned = _tune(request, request.tune_trials, experiment, directory, plan, corpora, watcher)
+        if tuned is None:
+            said = "Tuning is not complete: type it again, and it goes on."
+            return Ablation(ExitStatus.RUN_FAILED, said, _places(directory))
+        experiment, by_corpus = tuned, {each.config.corpus: corpora[each.id] for each in plan}
+        plan = make_plan(chosen_rows(experiment, request), directory)
+        corpora = {run.id: by_corpus[run.config.corpus] for run in plan}
     whole = [run for run in plan if not _is_damaged(run, watcher)]
     for run in whole:
         _set_stale_aside(run, corpora[run.id], watcher)
@@ -129,6 +146,41 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
     bad = any(run.directory.current_state is not RunState.FINISHED for run in whole)
     status = ExitStatus.RUN_FAILED if bad or len(whole) < len(plan) else ExitStatus.DONE
     return Ablation(status, written.text, _places(directory))
+
+
+def _tune(
+    request: Request,
+    trials: int,
+    experiment: Experiment,
+    directory: ExperimentDirectory,
+    plan: list[PlannedRun],
+    corpora: dict[str, Corpus],
+    watcher: Watcher,
+) -> Experiment | None:
+    """The experiment with the best settings of each row's trials; None if some were interrupted."""
+    _make_directory(directory)
+    studies = open_studies(experiment, directory)
+    asked = {line.label for line in chosen_rows(experiment, request).lines}
+    todo = [each for each in studies if each.line.label in asked]
+    by_corpus = {run.config.corpus: corpora[run.id] for run in plan}
+    count = len(todo) * trials
+    with open_executor(request, count, count, watcher.warn, _processes(plan)) as executor:
+
+        def train(runs: list[PlannedRun]) -> None:
+            for run in runs:
+                corpus = by_corpus[run.config.corpus]
+                _set_stale_aside(run, corpus, watcher)
+                _copy_from_elsewhere(run, corpus, watcher)
+            left = [run for run in runs if run.need() is Need.TRAINING]
+            directory.add_commands([request.command])
+            _run(runs, left, executor, request.keep_going, watcher)
+
+        if not run_trials(todo, trials, executor.at_once, directory, train):
+            return None
+    found, untuned = winners(experiment, studies)
+    for label in untuned:
+        watcher.warn(f"{label}: no trial came to a loss on valid; the row is trained as it stands")
+    return found
 
 
 def _processes(plan: list[PlannedRun]) -> int:

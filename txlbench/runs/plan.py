@@ -36,6 +36,7 @@ class Request:
         threads: CPU threads of each run; None for its share of the cores.
         keep_going: go on although the first two runs failed alike.
         retry: run failed and diverged runs again.
+        tune_trials: trainings by which each row's settings are tuned first; None for none.
         launch: where runs go, and what each takes.
         look: of the figures; their usual one without it.
         command: what was typed, for tables and figures.
@@ -50,6 +51,7 @@ class Request:
     threads: int | None = None
     keep_going: bool = False
     retry: bool = False
+    tune_trials: int | None = None
     launch: Launch = field(default_factory=Launch)
     look: "Look | None" = None
     command: str = field(default_factory=lambda: shlex.join(["txlbench", *sys.argv[1:]]))
@@ -135,12 +137,16 @@ def open_experiment(request: Request) -> tuple[Experiment, ExperimentDirectory, 
     """The experiment, its directory and its plan; touches no file."""
     experiment = load_experiment(request.spec, request.overrides)
     directory = ExperimentDirectory(request.out or RESULTS / experiment.name)
-    chosen = experiment.only(request.only) if request.only else experiment
-    plan = make_plan(chosen, directory)
+    plan = make_plan(chosen_rows(experiment, request), directory)
     for run in plan:
         if run.config.model.kind == "hf":
             _check_architecture(request.spec, run)
     return experiment, directory, plan
+
+
+def chosen_rows(experiment: Experiment, request: Request) -> Experiment:
+    """The rows that `--only` takes; all without it."""
+    return experiment.only(request.only) if request.only else experiment
 
 
 def _check_architecture(spec: Path, run: PlannedRun) -> None:

@@ -128,6 +128,24 @@ class PlanTotal(BaseModel):
     hours: dict[str, float | None]
 
 
+class TuningCost(BaseModel):
+    """What `--tune-trials` trains before the rows, at most; the winners are among it.
+
+    Attributes:
+        trials: of each row.
+        runs: of all rows, with one seed, at the sizes of the rows as they stand.
+        hours: by accelerator, one run after the other; training alone.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    trials: int
+    runs: int
+    train_tokens: int
+    train_flops: int | None
+    hours: dict[str, float]
+
+
 class PlanRecord(BaseModel):
     """What `--dry-run --format json` prints."""
 
@@ -136,6 +154,26 @@ class PlanRecord(BaseModel):
     schema_id: str = Field(SCHEMA, serialization_alias="schema")
     runs: tuple[PlanEntry, ...]
     total: PlanTotal
+    tuning: TuningCost | None = None
+
+    def with_tuning(self, trials: int) -> "PlanRecord":
+        """The same with the cost of tuning each row by `trials` trainings of its first seed."""
+        first: dict[str, PlanEntry] = {}
+        for entry in self.runs:
+            first.setdefault(entry.label, entry)
+        flops = _sum([entry.train_flops for entry in first.values()])
+        hours: dict[str, float] = {}
+        for entry in first.values():
+            for each in entry.accelerators:
+                hours[each.name] = hours.get(each.name, 0.0) + trials * each.hours
+        tuning = TuningCost(
+            trials=trials,
+            runs=trials * len(first),
+            train_tokens=trials * sum(entry.train_tokens for entry in first.values()),
+            train_flops=None if flops is None else trials * flops,
+            hours=hours,
+        )
+        return self.model_copy(update={"tuning": tuning})
 
 
 HERE = "this machine"
