@@ -63,6 +63,13 @@ def test_without_memory_it_is_read_in_windows(folder):
     assert all(0 <= head.first <= 1 for head in made.heads)
 
 
+def test_the_whole_split_counts_but_for_its_first_queries(folder):
+    """Which have too few keys before them; streams in between have a lead-in."""
+    request = asked(whole=True)
+    ids = read_text(resolve(request.model), None, None, "all").ids
+    assert measure_attention(request).queries == len(ids) - 1 - 15
+
+
 @pytest.mark.parametrize(
     "memory", ["sinks", *(pytest.param(each, marks=FULL) for each in ("shift", "compressive"))]
 )

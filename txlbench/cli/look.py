@@ -70,7 +70,7 @@ def attention(heads: str | None, look: "Look | None", **options: Any) -> None:
     from txlbench.cli.progress import window_progress
     from txlbench.commands.show_attention import AttentionRequest, run_attention
 
-    chosen = None if heads is None else tuple(map(_head, heads.split(",")))
+    chosen = None if heads is None else tuple(dict.fromkeys(map(_head, heads.split(","))))
     request = AttentionRequest(heads=chosen, **options)
     with window_progress() as progress:
         show(run_attention(request, progress, look))

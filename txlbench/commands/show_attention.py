@@ -1,16 +1,14 @@
 """`attention`: where the heads of one model attend, and what their scores consist of."""
 
-import math
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from txlbench.commands.context_text import pieces_of
 from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve
@@ -29,6 +27,13 @@ from txlbench.evaluation.attention_reading import (
     read_attention,
     read_attention_windows,
 )
+from txlbench.evaluation.attention_summary import (
+    Head,
+    head_attention,
+    rounded,
+    term_attention,
+    widest_heads,
+)
 from txlbench.evaluation.attention_tally import BLOCKS, AttentionTally
 from txlbench.machine import current_commit, own_device
 from txlbench.models.architectures.architecture_model import ArchitectureModel
@@ -36,12 +41,9 @@ from txlbench.models.interface import dtype_name
 from txlbench.models.pretrained.causal_lm import CausalModel
 from txlbench.records.attention_schema import (
     AttentionRecord,
-    HeadAttention,
     HeadRows,
     ShownTargets,
-    TermAttention,
 )
-from txlbench.records.context_schema import Interval
 from txlbench.records.experiment_directory import RESULTS
 from txlbench.records.finding_schema import ReclSource
 from txlbench.reporting.figures.style import Look
@@ -49,13 +51,9 @@ from txlbench.reporting.figures.style import Look
 TOKENS = 10_000
 WINDOW = 256
 """Tokens of a window of a model of transformers, which returns the attention of all layers."""
-DIGITS = 5
-"""Significant digits of what is only drawn."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the model, and the segments or windows read and to be read."""
-Head = tuple[int, int]
-"""Layer and head, both from 1."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def measure_attention(
     plan = reading.plan
     tally = reading.read(plan, lambda done, total: progress(request.model, done, total))
     has_first = plan.measurement.regime == "windows" or reading.apart > 0
-    heads = tuple(_heads(tally, has_first))
+    heads = tuple(head_attention(tally, has_first))
     return AttentionRecord(
         schema=AttentionRecord.SCHEMA,
         commit=current_commit(),
@@ -136,8 +134,8 @@ def measure_attention(
         leak=tally.leak,
         silent_layers=tuple(n + 1 for n in range(reading.depth) if n not in tally.layers),
         heads=heads,
-        terms=tuple(_terms(tally)),
-        shown=reading.shown(_widest(heads)),
+        terms=tuple(term_attention(tally)),
+        shown=reading.shown(widest_heads(heads)),
     )
 
 
@@ -213,7 +211,8 @@ class _Reading:
 
     def _measurement(self) -> Measurement:
         """A pass whose streams are the blocks from which intervals come."""
-        tokens = None if self.request.whole else self.request.tokens
+        # All of them are asked for by number, so that streams have a lead-in there too.
+        tokens = len(self.text.ids) - 1 if self.request.whole else self.request.tokens
         if self.windows is not None:
             return Measurement(
                 regime="windows",
@@ -293,7 +292,7 @@ class _Reading:
                 HeadRows(
                     layer=layer,
                     head=head,
-                    rows=tuple(_rounded(rows[layer - 1, q][head - 1, :seen]) for q in queries),
+                    rows=tuple(rounded(rows[layer - 1, q][head - 1, :seen]) for q in queries),
                 )
                 for layer, head in chosen
             ),
@@ -322,64 +321,6 @@ class _Reading:
             return asked
         highest = plan.predictions - self._targets + 1
         return int(np.random.default_rng(self.request.seed).integers(plan.least, highest + 1))
-
-
-def _heads(tally: AttentionTally, has_first: bool) -> Iterator[HeadAttention]:
-    total = float(tally.counts_Z.sum())
-    for layer, sums in sorted(tally.layers.items()):
-        profiles, firsts = sums.profile_HD / total, (sums.first_H / total).tolist()
-        for head, profile_D in enumerate(profiles):
-            yield HeadAttention(
-                layer=layer + 1,
-                head=head + 1,
-                distance=_interval(sums.distance_ZH[:, head], tally.counts_Z),
-                entropy=_interval(sums.entropy_ZH[:, head], tally.counts_Z),
-                first=firsts[head] if has_first else None,
-                profile=_rounded(profile_D),
-            )
-
-
-def _terms(tally: AttentionTally) -> Iterator[TermAttention]:
-    for layer, sums in sorted(tally.layers.items()):
-        for letter, term in sums.terms.items():
-            scales, spreads = term.scales(sums.seen_D), term.spreads(sums.seen_D)
-            for head, profile_D in enumerate(term.profile_HD / tally.counts_Z.sum()):
-                yield TermAttention(
-                    layer=layer + 1,
-                    head=head + 1,
-                    term=letter,
-                    scale=float(scales[head]),
-                    spread=float(spreads[head]),
-                    profile=_rounded(profile_D),
-                )
-
-
-def _interval(sums_Z: Tensor, counts_Z: Tensor) -> Interval:
-    """The mean over queries, with a t-interval from the means of blocks of consecutive ones."""
-    value = float(sums_Z.sum() / counts_Z.sum())
-    there = counts_Z > 0
-    means, blocks = sums_Z[there] / counts_Z[there], int(there.sum())
-    if blocks < BLOCKS // 2:
-        return Interval(value=value)
-    from scipy.special import stdtrit
-
-    half = float(means.std()) / math.sqrt(blocks) * float(stdtrit(blocks - 1, 0.975))
-    return Interval(value=value, low=value - half, high=value + half)
-
-
-def _widest(heads: Sequence[HeadAttention]) -> list[Head]:
-    """The head that looks farthest back in the first, the middle and the last layer."""
-    layers = sorted({each.layer for each in heads})
-    chosen = dict.fromkeys((layers[0], layers[(len(layers) - 1) // 2], layers[-1]))
-    found = []
-    for layer in chosen:
-        of_layer = [each for each in heads if each.layer == layer]
-        found.append((layer, max(of_layer, key=lambda each: each.distance.value).head))
-    return found
-
-
-def _rounded(values: Tensor) -> tuple[float, ...]:
-    return tuple(float(f"{value:.{DIGITS}g}") for value in values.tolist())
 
 
 def _source(ref: ModelRef, text: ScoredText) -> ReclSource:
