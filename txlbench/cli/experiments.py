@@ -216,7 +216,7 @@ def _cell(checked: "Checked", name: str) -> str:
     return f"BROKEN {shown}" if name in checked.broken else f"ok {shown}"
 
 
-@verb("new", "txlbench new mine", "txlbench new words --corpus my-text.txt --level word --force")
+@verb("new", "txlbench new first", "txlbench new words --corpus my-text.txt --level word --force")
 @click.argument("name")
 @click.option(
     "--corpus",
