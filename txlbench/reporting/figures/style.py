@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -247,19 +250,23 @@ def write_figure(
         about = _metadata(kind, drawing.title, source.full)
         write_atomically(
             path,
-            lambda file, kind=kind, about=about: drawing.figure.savefig(  # type: ignore[misc]
-                file, format=kind, metadata=about
-            ),
+            lambda file, kind=kind, about=about: save(drawing.figure, file, kind, about),  # type: ignore[misc]
         )
         drawing.figure.set_layout_engine("none")  # laid out once, at the first drawing
         paths.append(path)
     return paths
 
 
+def save(figure: Figure, file: IO[bytes], kind: str, about: Mapping[str, str | None]) -> None:
+    """Writes what `Figure.savefig` would, which draws twice to know the layout."""
+    canvas = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}[kind](figure)
+    getattr(canvas, f"print_{kind}")(file, metadata=about)
+
+
 def as_png(drawing: Drawing) -> bytes:
     """A drawing that was written already as a PNG image."""
     image = io.BytesIO()
-    drawing.figure.savefig(image, format="png", metadata=_metadata("png", drawing.title, ""))
+    save(drawing.figure, image, "png", _metadata("png", drawing.title, ""))
     return image.getvalue()
 
 

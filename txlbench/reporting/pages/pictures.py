@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup, escape
 
-from txlbench.reporting.figures.style import Drawing, FigureSource, as_png, frame, style
+from txlbench.reporting.figures.style import Drawing, FigureSource, as_png, frame, save, style
 from txlbench.reporting.pages.page import Picture
 
 PAGE_WIDTH = 3.6
@@ -30,7 +30,9 @@ def picture(
             return None
         frame(drawing, source, "", with_title=False)
         file = io.BytesIO()
-        drawing.figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        for ground in (drawing.figure.patch, *(axes.patch for axes in drawing.figure.axes)):
+            ground.set_alpha(0)
+        save(drawing.figure, file, "svg", {"Date": None})
         label = f"{drawing.title}: {drawing.subtitle}"
         svg = _inline(file.getvalue().decode(), re.sub(r"\W", "-", name), label)
         if len(svg) > LARGEST_SVG:
