@@ -147,6 +147,8 @@ def test_layers_without_attention_are_named(folder, kind):
         ({"at": 3}, "--at 3: targets there do not have 16 tokens before them and 4 after"),
         ({"heads": ((2, 1),)}, "--heads: 2.1 found; .* has 1 layers of 2 heads"),
         ({"heads": ((1, 3),)}, "--heads: 1.3 found; .* has 1 layers of 2 heads"),
+        ({"heads": tuple((1, n) for n in range(13))}, "--heads: 13 are more than a figure shows"),
+        ({"targets": 61}, "--targets: 61 are more than a figure shows; give at most 60"),
         ({"attention_length": 10**6}, "attention length 1,000,000: split all has"),
     ],
 )

@@ -52,6 +52,9 @@ TOKENS = 10_000
 WINDOW = 256
 """Tokens of a window of a model of transformers, which returns the attention of all layers."""
 
+MOST_SHOWN = {"heads": 12, "targets": 60}
+"""Heads and consecutive targets whose attention is shown as it is."""
+
 Progress = Callable[[str, int, int], None]
 """Called with the model, and the segments or windows read and to be read."""
 
@@ -231,6 +234,13 @@ class _Reading:
 
     def check(self) -> None:
         """Refuses (UserError) heads and targets that there are not, before anything is read."""
+        for name, found in (("heads", self.request.heads or ()), ("targets", self.request.targets)):
+            count = found if isinstance(found, int) else len(found)
+            if count > MOST_SHOWN[name]:
+                raise UserError(
+                    f"--{name}: {count:,} are more than a figure shows",
+                    f"give at most {MOST_SHOWN[name]}",
+                )
         for layer, head in self.request.heads or ():
             if not (1 <= layer <= self.depth and 1 <= head <= self.heads):
                 raise UserError(

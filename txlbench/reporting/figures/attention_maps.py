@@ -39,6 +39,8 @@ STRONG = "#D55E00"
 MOST_TICKS = 16
 LABELLED = 0.78
 """Share of a figure's width that the tokens below a heat map may take."""
+MOST_ROWS = 30
+"""Targets whose text fits beside a heat map."""
 MOST_LINES = 12
 """Lines of text of each head."""
 
@@ -136,7 +138,7 @@ def draw_rows(record: AttentionRecord) -> Drawing | None:
     if shown is None or not shown.heads:
         return None
     width, columns = mpl.rcParams["figure.figsize"][0], len(shown.tokens)
-    each = scaled(0.55 + 0.15 * shown.count)
+    each = scaled(0.55 + min(0.15 * shown.count, 4.0))
     figure = Figure(figsize=(width, each * len(shown.heads) + scaled(0.5)), layout="constrained")
     panels = list(figure.subplots(len(shown.heads), sharex=True, squeeze=False)[:, 0])
     for axes, head in zip(panels, shown.heads, strict=True):
@@ -147,7 +149,9 @@ def draw_rows(record: AttentionRecord) -> Drawing | None:
                     interpolation="nearest")  # fmt: skip
         axes.set_title(f"layer {head.layer}, head {head.head}", fontsize=scaled(9), loc="left")
         labels = [visible(token) for token in shown.tokens[columns - shown.count :]]
-        axes.set_yticks(range(shown.count), labels, fontsize=scaled(7), family=MONOSPACE)
+        every = -(-shown.count // MOST_ROWS)
+        axes.set_yticks(range(0, shown.count, every), labels[::every], fontsize=scaled(7),
+                        family=MONOSPACE)  # fmt: skip
         axes.set_ylabel("predicted", fontsize=scaled(8.5))
         axes.tick_params(axis="x", length=0)
     _token_ticks(panels[-1], shown)
