@@ -111,12 +111,12 @@ def test_a_name_that_is_not_there_is_refused(tmp_path):
 
 def test_templates_have_at_most_forty_lines():
     sizes = {name: len(text.splitlines()) for name, text in templates()}
-    assert sizes.keys() == {"slope.py", "mingru.py", "counting.py"}
+    assert sizes.keys() == {"slope.py", "mingru.py", "fading.py", "counting.py"}
     assert max(sizes.values()) <= 40
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["slope.py", "mingru.py"])
+@pytest.mark.parametrize("name", ["slope.py", "mingru.py", "fading.py"])
 def test_templates_keep_every_invariant(name, tmp_path, capsys):
     path = written(tmp_path, dict(templates())[name], name)
     assert cli.main(["check", str(path)], standalone_mode=False) == 0

@@ -34,7 +34,7 @@ from txlbench.models.transformer import Transformer
 
 class Mine(Transformer): pass
 
-register_kind("mine", KindEntry(Mine))
+register_kind("mine", KindEntry(Mine, encodes=True))
 """
 
 
@@ -78,6 +78,9 @@ def test_parameters_are_those_of_the_built_model(tmp_path):
     mine = ModelConfig(kind="mine", encoding="none", config={"own": 1}, **sizes)
     assert parameters(mine, 19) == plain
     assert (mine.name, mine.config) == ("mine", {"own": 1})
+    both = ModelConfig(kind="mine", encoding="nothing", **sizes)
+    assert both.plugin == f"{mine.plugin}+{ENCODINGS['nothing'].source}"
+    assert parameters(both, 19) == plain + 7
 
 
 def test_without_the_file_its_name_is_unknown_with_the_remedy():

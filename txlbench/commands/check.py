@@ -317,9 +317,8 @@ def _searched(config: RunConfig) -> Iterator[Counterexample]:
     spans = [training_span(long)]
     if memory:
         spans.append(AttentionSpan(mem_len=memory, same_length=True))
-    yield from counterexamples(
-        model, tokens, (LONG, LONG), spans, VOCABULARY, long.model.has_coherent_memory
-    )
+    coherent = long.model.has_coherent_memory and long.model.remembers_inputs
+    yield from counterexamples(model, tokens, (LONG, LONG), spans, VOCABULARY, coherent)
 
 
 def spec_files(given: Sequence[Path]) -> list[Path]:

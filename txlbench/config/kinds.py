@@ -30,6 +30,9 @@ class KindEntry:
         target: a subclass of `models.interface.LanguageModel`, as `package.module:Class`.
         recurrent: a state that holds all that came before is its memory; it has no attention
             length.
+        encodes: position enters by `model.encoding`, as in a subclass of `Transformer`.
+        remembers_inputs: a token is remembered as its segment saw it, so that it does not matter
+            where segments are cut.
         keys: keys of the `model` section about heads and layers that mean something to it.
         layers: weights of all layers, beside embedding and softmax; None where only the built
             model tells.
@@ -42,6 +45,8 @@ class KindEntry:
 
     target: str | type
     recurrent: bool = False
+    encodes: bool = False
+    remembers_inputs: bool = True
     keys: frozenset[str] = frozenset()
     layers: Callable[["ModelConfig"], int] | None = None
     state: Callable[["ModelConfig"], int] = lambda _: 0
@@ -137,7 +142,7 @@ def _delta_saved(config: "ModelConfig", tgt_len: int, number: int) -> float:
 GATED_KEYS = frozenset({"n_head", "d_head", "d_inner"})
 
 _KINDS = {
-    "transformer": KindEntry("txlbench.models.transformer:Transformer"),
+    "transformer": KindEntry("txlbench.models.transformer:Transformer", encodes=True),
     "hf": KindEntry("txlbench.models.architectures.architecture_model:ArchitectureModel"),
     "lstm": KindEntry(
         "txlbench.models.recurrent:LSTM",

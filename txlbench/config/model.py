@@ -83,7 +83,8 @@ class ModelConfig(Section):
         config: of kind hf: keys of the architecture's configuration, by its own names; what is
             left out has its default there. The vocabulary is the corpus's. Of a plug-in: whatever
             it reads there.
-        plugin: SHA-256 of the plug-in's source that the encoding or kind is from; filled in.
+        plugin: SHA-256 of the plug-in's source that the kind or encoding is from, of both with a
+            plus; filled in.
     """
 
     ADDED = MappingProxyType(
@@ -194,8 +195,9 @@ class ModelConfig(Section):
             )
         if self.kind == "hf" and self.architecture is None:
             raise ValueError("kind hf needs model.architecture, for example llama")
-        named = self.encoding_entry or self.kind_entry
-        source = resolved_source(f"model: {self.name}", named.source, self.plugin)
+        entries = (self.kind_entry, self.encoding_entry)
+        sources = [each.source for each in entries if each is not None and each.source]
+        source = resolved_source(f"model: {self.name}", "+".join(sources) or None, self.plugin)
         object.__setattr__(self, "plugin", source)  # a validator may complete what it validates
         if self.kind != "hf" and (self.architecture is not None or (self.config and not source)):
             raise ValueError(f"architecture and config go with kind hf, not {self.kind}")
@@ -271,7 +273,7 @@ class ModelConfig(Section):
     @property
     def encoding_entry(self) -> EncodingEntry | None:
         """The catalogue's entry of the encoding; None for kinds that have none."""
-        return ENCODINGS[self.encoding] if self.kind == "transformer" else None
+        return ENCODINGS[self.encoding] if self.kind_entry.encodes else None
 
     @property
     def span_sinks(self) -> int:
@@ -284,7 +286,8 @@ class ModelConfig(Section):
 
         Then it does not matter where segments are cut, as long as memory covers them.
         """
-        return self.memory not in ("shift", "compressive")
+        exact = self.memory not in ("shift", "compressive")
+        return exact and self.kind_entry.remembers_inputs
 
     @property
     def clamps(self) -> bool:

@@ -152,12 +152,12 @@ class Transformer(LanguageModel):
             context_BSD = with_memory(state.seen(layer), stored_BTD)
             scoring = Scoring(self.encoding, layer, span, shared, mask, observer)
             hidden_BTD, attention = block(hidden_BTD, stored_BTD, context_BSD, scoring)
-            kept.append(self._remember(state, layer, context_BSD, stored_BTD, hidden_BTD))
+            kept.append(self.remember(state, layer, context_BSD, stored_BTD, hidden_BTD))
             if observer is not None:
                 observer(layer, hidden_BTD, attention)
         return self.dropout_output(hidden_BTD), state.advanced(kept, queries)
 
-    def _remember(
+    def remember(
         self,
         state: Memory,
         layer: int,
@@ -165,7 +165,7 @@ class Transformer(LanguageModel):
         stored_BTD: Tensor,
         output_BTD: Tensor,
     ) -> Kept:
-        """What a layer remembers after a segment, by the kind of memory.
+        """What a layer remembers after a segment, by the kind of memory; a hook for other kinds.
 
         Args:
             context_BSD: what its keys were computed from; the end is `stored_BTD`, its input.
