@@ -95,14 +95,14 @@ def sample_answers(record: SamplesRecord) -> tuple[Answer, ...]:
     """How likely the model finds what it writes, and how likely what people wrote."""
     known = [each.reference_loss for each in record.samples if each.reference_loss is not None]
     own = sum(each.loss for each in record.samples) / len(record.samples)
-    said = [f"Its own continuations cost the model {_loss(record, own)} {record.unit} on average."]
-    if known:
-        real = _loss(record, sum(known) / len(known))
-        said.append(f"The real ones cost it {real} {record.unit}.")
+    real = (
+        f", the real ones {_loss(record, sum(known) / len(known))} {record.unit}" if known else ""
+    )
+    said = f"Its own continuations cost the model {_loss(record, own)} {record.unit}{real}."
     tokens = sum(len(each.ids) for each in record.samples)
     agreeing = sum(each.agreeing for each in record.samples)
     check = f"Teacher forcing draws {agreeing:,} of the {tokens:,} tokens again."
-    return (Answer((Remark("Likelihood", tuple(said)), Remark("Check", (check,)))),)
+    return (Answer((Remark("Likelihood", (said,)), Remark("Check", (check,)))),)
 
 
 def sample_parts(record: SamplesRecord) -> Iterator[PagePart]:
