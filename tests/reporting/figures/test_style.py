@@ -47,7 +47,8 @@ def test_a_paper_gets_a_narrow_pdf_without_title(laboratory: Laboratory, tmp_pat
     source = Provenance.of(results, "txlbench figures")
     look = Look(formats=("pdf", "svg"), width=3.3, title=False)
     paths = draw_all(results, source, tmp_path, look)
-    assert [path.name for path in paths] == [f"{n}.{s}" for n in FIGURES for s in ("pdf", "svg")]
+    names = [name for name in FIGURES if name != "memory_lengths"]  # of nested settings only
+    assert [path.name for path in paths] == [f"{n}.{s}" for n in names for s in ("pdf", "svg")]
     pdf, svg = (tmp_path / f"loss_by_row.{kind}" for kind in ("pdf", "svg"))
     assert b"Type3" not in pdf.read_bytes()
     assert b"txlbench figures" in pdf.read_bytes()
