@@ -159,6 +159,8 @@ def _tune(
 ) -> Experiment | None:
     """The experiment with the best settings of each row's trials; None if some were interrupted."""
     _make_directory(directory)
+    if not directory.spec_file.is_file():  # so that `status` shows what is trained
+        directory.write_spec(experiment)
     studies = open_studies(experiment, directory)
     asked = {line.label for line in chosen_rows(experiment, request).lines}
     todo = [each for each in studies if each.line.label in asked]
