@@ -77,7 +77,7 @@ def test_parameters_are_those_of_the_built_model(tmp_path):
     assert parameters(ModelConfig(encoding="nothing", **sizes), 19) == plain + 7
     mine = ModelConfig(kind="mine", encoding="none", config={"own": 1}, **sizes)
     assert parameters(mine, 19) == plain
-    assert (mine.name, mine.config) == ("mine", {"own": 1})
+    assert (mine.name, mine.config) == ("mine-none", {"own": 1})
     both = ModelConfig(kind="mine", encoding="nothing", **sizes)
     assert both.plugin == f"{mine.plugin}+{ENCODINGS['nothing'].source}"
     assert parameters(both, 19) == plain + 7

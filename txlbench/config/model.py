@@ -255,7 +255,9 @@ class ModelConfig(Section):
         """What sets the model apart: its encoding, its architecture, or its kind."""
         if self.architecture is not None:
             return self.architecture
-        return self.encoding if self.kind == "transformer" else self.kind
+        if self.kind == "transformer":
+            return self.encoding
+        return f"{self.kind}-{self.encoding}" if self.kind_entry.encodes else self.kind
 
     @property
     def depth(self) -> int:
