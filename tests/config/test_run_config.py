@@ -339,3 +339,28 @@ def test_an_architecture_is_part_of_the_identity():
     }
     assert len(ids) == 6
     assert run_id(of_architecture("llama")).startswith("llama-rec-full-s1-")
+
+
+def test_no_memory_is_no_recurrence_and_then_no_kind_of_memory_differs():
+    plain = run(train={"recurrence": False})
+    assert run(model={"memory": "none"}) == plain
+    assert run(model={"memory": "compressive"}, train={"recurrence": False}) == plain
+    assert run(model={"memory": "shift"}) != run()
+
+
+@pytest.mark.parametrize(
+    ("sections", "named"),
+    [
+        ({"model": {"memory": "sinks"}, "train": {"memory_reset": 0.1}}, "memory_reset"),
+        ({"model": {"memory": "compressive"}, "train": {"random_mem_len": True}}, "random_mem_len"),
+        ({"model": {"memory": "sinks", "sinks": 64}}, "no room for others"),
+        ({"model": {"kind": "lstm"}, "train": {"random_mem_len": True}}, "not lstm"),
+        ({"model": {"memory": "shift"}, "evaluate": {"sinks": 2}}, "not with memory shift"),
+        ({"model": {"encoding": "rope", "clamp_len": 3}}, "no distances to clamp"),
+        ({"evaluate": {"rope_scaling": "pi"}}, "goes with encoding rope"),
+        ({"model": {"compress_rate": 2}}, "goes with memory compressive"),
+    ],
+)
+def test_what_a_memory_or_encoding_cannot_follow_is_refused(sections, named):
+    with pytest.raises(ValueError, match=named):
+        run(**sections)

@@ -77,3 +77,19 @@ def test_memory_takes_the_type_of_the_segment():
     joined = with_memory(torch.zeros(1, 2, 3), torch.ones(1, 2, 3, dtype=torch.bfloat16))
     assert joined.dtype == torch.bfloat16
     assert joined[0, :, 0].tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("memory", ["xl", "shift"])
+@pytest.mark.parametrize("length", [0, 3, 6, 100])
+def test_a_step_may_see_a_part_of_the_memory_and_keeps_all_of_it(memory: str, length: int):
+    model, span = transformer("xl", memory=memory), AttentionSpan(mem_len=6)
+    first, second, third = text(12, batch=2).split(4, dim=1)
+    _, state = model(first, model.initial_state(2, span))
+    _, state = model(second, state)
+    part = Memory(tuple(layer[:, max(0, 6 - length) :] for layer in state.layers), span)
+    got, after = model(third, state.seeing(length))
+    expected, _ = model(third, part)
+    assert torch.equal(got, expected)
+    assert [layer.shape[1] for layer in after.layers] == [6, 6]
+    assert torch.equal(after.layers[0][:, :2], state.layers[0][:, 4:])
+    assert after.visible is None

@@ -31,8 +31,11 @@ MODELS: dict[str, dict[str, Any]] = {
     **{name: {"encoding": name} for name in ("t5", "kerple", "fox", "learned")},
     "rotary": {"encoding": "rotary"},
 }
+ALIKE = ("none", "t5", "kerple", "learned", "rotary")
+"""Models whose terms others have too."""
 SPANS = {
     "memory": AttentionSpan(mem_len=6),
+    "sinks": AttentionSpan(mem_len=6, same_length=True, sinks=2),
     "no memory": AttentionSpan(mem_len=0),
     "clamped": AttentionSpan(mem_len=6, clamp_len=2),
     "same length": AttentionSpan(mem_len=5, same_length=True),
@@ -69,8 +72,19 @@ def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("span", list(SPANS.values()), ids=list(SPANS))
-@pytest.mark.parametrize("settings", list(MODELS.values()), ids=list(MODELS))
+@pytest.mark.parametrize(
+    ("settings", "span"),
+    [
+        pytest.param(
+            MODELS[model],
+            span,
+            id=f"{model}, {name}",
+            marks=pytest.mark.full if model in ALIKE and name != "memory" else (),
+        )
+        for model in MODELS
+        for name, span in SPANS.items()
+    ],
+)
 def test_it_equals_the_plain_path(settings: dict[str, Any], span: AttentionSpan, monkeypatch: Any):
     model = transformer(**settings, dropout=0.2, dropatt=0.3).train()
     for forget in (False, True):
