@@ -122,13 +122,18 @@ def test_an_installed_package_is_known_by_its_entry_point(tmp_path, monkeypatch)
     info = tmp_path / "installed_encoding-1.0.dist-info"
     info.mkdir()
     written(info, "Metadata-Version: 2.1\nName: installed-encoding\nVersion: 1.0\n", "METADATA")
-    points = f"[{ENCODINGS.group}]\nfrom-package = installed_encoding:ENTRY\nbad = gone:ENTRY\n"
-    written(info, points, "entry_points.txt")
+    named = {"from-package": "installed_encoding:ENTRY", "bad": "gone:ENTRY", "wrong": "json:dumps"}
+    points = [f"[{ENCODINGS.group}]", *(f"{name} = {place}" for name, place in named.items())]
+    written(info, "\n".join(points), "entry_points.txt")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "xl" in ENCODINGS
     assert "installed_encoding" not in sys.modules
     config = run(model={"encoding": "from-package"})
     assert isinstance(ENCODINGS["from-package"], EncodingEntry)
     assert config.model.plugin == read_plugin(tmp_path / "installed_encoding.py").sha256
-    with pytest.raises(UserError, match="entry point 'bad' of"):
-        run(model={"encoding": "bad"})
+    for name, why in {
+        "bad": "ModuleNotFoundError",
+        "wrong": "function found; name a Encod",
+    }.items():
+        with pytest.raises(UserError, match=f"entry point '{name}' of .*{why}"):
+            run(model={"encoding": name})

@@ -31,12 +31,12 @@ class _WithExamples:
 
 
 def _load_plugins(
-    ctx: click.Context,  # noqa: ARG001
+    ctx: click.Context,
     param: click.Parameter,  # noqa: ARG001
     paths: tuple[Path, ...],
 ) -> None:
-    """Before other options are read, as names of these may be a plug-in's."""
-    if paths:
+    """Before other options are read, as names of these may be a plug-in's; not for completion."""
+    if paths and not ctx.resilient_parsing:
         from txlbench.config.plugins import load_files
 
         load_files(paths)

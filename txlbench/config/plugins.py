@@ -98,6 +98,12 @@ class Catalogue(dict[str, EntryT]):
                 f"entry point '{name}' of {self.group}: {type(error).__name__}: {error}",
                 "mend or uninstall the package that has it",
             ) from error
+        kind = type(next(iter(self.values())))
+        if not isinstance(entry, kind):
+            raise UserError(
+                f"entry point '{name}' of {self.group}: {type(entry).__name__} found",
+                f"name a {kind.__name__}, as {self.noun}s of the catalogue are",
+            )
         file = Path(sys.modules[point.module].__file__ or "")
         _source.append(hashlib.sha256(file.read_bytes()).hexdigest())
         try:
