@@ -52,7 +52,7 @@ def test_a_group_of_loss_files(typed):
     assert second.startswith("B ")
     paths = [Path(line) for line in output.splitlines() if line.startswith("out/")]
     assert [path.name for path in paths] == [
-        *("recl.json", "recl.csv", "recl.md", "recl.tex"),
+        *("recl.json", "recl.html", "recl.csv", "recl.md", "recl.tex"),
         *("recl_gain.png", "recl_gain.svg", "recl_loss.png", "recl_loss.svg"),
     ]
     assert all(path.stat().st_size > 0 for path in paths)
@@ -81,8 +81,9 @@ def test_options_reach_the_metric(typed):
 
 def test_results_go_below_results(typed):
     assert typed("--models", "a.npz")[0] == 0
-    (place,) = Path("results").iterdir()
+    place, index = sorted(Path("results").iterdir(), reverse=True)
     assert place.name.startswith("recl-")
+    assert f'href="{place.name}/recl.html"' in index.read_text()
 
 
 BAD = {

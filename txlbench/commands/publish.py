@@ -15,7 +15,7 @@ from txlbench.files import write_json
 from txlbench.records.finding_schema import Finding
 from txlbench.reporting.figures.style import Look
 from txlbench.reporting.findings import FindingReport, report_finding
-from txlbench.reporting.report import refresh_pages
+from txlbench.reporting.pages.experiment_findings import experiments_of
 from txlbench.tracking.backlog import what_is_left
 from txlbench.tracking.store import store_of
 
@@ -94,6 +94,17 @@ def publish(
         problem = f"{path.parent}: {error.strerror or error}"
         raise UserError(problem, "choose another place with --out") from error
     return PublishedFinding(path, record, written, deliver_aside(path, *experiments))
+
+
+def refresh_pages(finding: Path, command: str) -> list[Path]:
+    """Makes the pages of experiments anew that show the finding; gives their directories."""
+    experiments = [each for each in experiments_of(finding) if each.page.exists()]
+    if experiments:
+        from txlbench.reporting.report import write_page  # with pandas, which takes long to load
+
+        for experiment in experiments:
+            write_page(experiment, command)
+    return [each.path for each in experiments]
 
 
 def _refuse_files_above(path: Path) -> None:

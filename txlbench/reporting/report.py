@@ -22,7 +22,7 @@ from txlbench.reporting.figures.style import (
     style,
     write_figure,
 )
-from txlbench.reporting.pages.experiment_findings import experiments_of, parts_about
+from txlbench.reporting.pages.experiment_findings import parts_about
 from txlbench.reporting.pages.experiment_page import experiment_page
 from txlbench.reporting.pages.page import Picture, render
 from txlbench.reporting.pages.pictures import picture
@@ -166,18 +166,6 @@ def _write_page(directory: ExperimentDirectory, results: Results, provenance: Pr
     )
     write_text(directory.page, render(page))
     refresh_index(directory.path.parent)
-
-
-def refresh_pages(finding: Path, command: str) -> list[Path]:
-    """Makes the pages of experiments anew that show the finding.
-
-    Returns:
-        The directories of these experiments.
-    """
-    experiments = [each for each in experiments_of(finding) if each.page.exists()]
-    for experiment in experiments:
-        write_page(experiment, command)
-    return [each.path for each in experiments]
 
 
 def _write_tables(
