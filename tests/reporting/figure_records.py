@@ -37,17 +37,23 @@ def experiment(laboratory: Laboratory, count: int) -> ExperimentDirectory:
         {"model.encoding": "absolute", "train.recurrence": False, "train.loss": "half"},
     ]
     rows = [
-        {"label": name, "set": {**kinds[index % 3], "train.mem_len": 16 + index, "train.lr": 1e-3}}
+        {"label": name, "set": {**kinds[index % 3], **_varied(index)}}
         for index, name in enumerate(names(count))
     ]
     train = {"tgt_len": 16, "batch_size": 4, "max_step": 50}
-    directory = laboratory.experiment(rows=rows, seeds=[1, 2], train=train)
+    evaluate = {"attention_lengths": [8, 12, 16, 24, 32, 48, 64, 96, 128], "tokens": 2000}
+    directory = laboratory.experiment(rows=rows, seeds=[1, 2], train=train, evaluate=evaluate)
     for index, (line, config, run) in enumerate(laboratory.runs(directory)):
         if index % 11 == 8:
             laboratory.fail(run, config, line, RunState.DIVERGED, "loss became nan")
         elif index % 7 != 5:
             laboratory.finish(run, config, line)
     return directory
+
+
+def _varied(index: int) -> dict[str, object]:
+    """What tells a row's runs from those of others."""
+    return {"train.mem_len": 16 + index, "train.lr": 1e-3 / (1 + index)}
 
 
 @cache

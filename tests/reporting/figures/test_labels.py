@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from txlbench.reporting.figures.labels import set_limits, spread
+from txlbench.reporting.figures.labels import set_limits, spaced, spread
 from txlbench.reporting.figures.style import new_figure, style
 
 
@@ -37,3 +37,16 @@ def test_a_logarithmic_axis_has_plain_numbers() -> None:
     shown = {label for label in labels if label}
     assert {"20", "30", "50"} <= shown
     assert not any("$" in label for label in shown)
+
+
+@pytest.mark.parametrize("is_logarithmic", [True, False])
+def test_ticks_keep_apart_and_end_at_the_last(is_logarithmic: bool) -> None:
+    lengths = [*range(60, 300, 4), 500, 1000, 4000]
+    with style(3.3):
+        found = spaced(lengths, is_logarithmic)
+        assert spaced([16, 64], is_logarithmic) == [16, 64]
+        assert spaced([16], is_logarithmic) == [16]
+    assert set(found) <= set(lengths)
+    assert found[-1] == 4000
+    assert 2 <= len(found) <= 8
+    assert found == sorted(found)

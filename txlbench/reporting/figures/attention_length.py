@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from txlbench.config.measurements import Measurement
 from txlbench.records.schema import Outcome, SweepPoint
 from txlbench.reporting.experiment_results import Results, RunResult
+from txlbench.reporting.figures.labels import spaced
 from txlbench.reporting.figures.series import LineFigure, by_label, over_seeds, seeds_of, unit_of
 from txlbench.reporting.figures.style import DASHED, Dashes, Drawing, Palette, key_handle, scaled
 
@@ -134,8 +135,9 @@ def _set_lengths(lines: LineFigure, lengths: Sequence[int], heights: Sequence[fl
     if is_logarithmic:
         lines.axes.set_xscale("log", base=2)
     axis.set_minor_locator(NullLocator())
-    axis.set_major_locator(FixedLocator(lengths))
-    lines.axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    shown = spaced(lengths, is_logarithmic)
+    axis.set_major_locator(FixedLocator(shown))
+    lines.axes.set_xticks(shown, [f"{length:,}" for length in shown])
     lines.finish(heights, f"attention length (keys{', log scale' * is_logarithmic})")
 
 

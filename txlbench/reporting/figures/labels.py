@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -11,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import ArrayLike
 
-from txlbench.reporting.figures.style import SHADE, Dashes, cut, scaled
+from txlbench.reporting.figures.style import SHADE, Dashes, cut, scaled, text_width
 
 FAR = 0.8
 """A line that ends left of this share of the axes is led to its label by dots."""
@@ -20,6 +21,8 @@ LINE_HEIGHT = 0.19
 BELOW_AXES = 0.55
 """Inches of an axes' place that its ticks and their label take."""
 MOST_TICKS = 11
+AXES_SHARE = 0.5
+"""Of a figure's width, what axes have at least beside long names."""
 BESIDE = 1.035
 """Where names begin, in widths of the axes."""
 SAMPLE = 0.32
@@ -130,10 +133,26 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     return [min(max(mean, 0.0), top) + index * gap for index, mean in enumerate(placed)]
 
 
+def spaced(values: Sequence[int], is_logarithmic: bool = False) -> list[int]:
+    """The last of ascending `values`, and those below it whose labels have room on an axis."""
+    places = np.log(values) if is_logarithmic else np.asarray(values, dtype=float)
+    inches = AXES_SHARE * mpl.rcParams["figure.figsize"][0] / max(places[-1] - places[0], 1e-9)
+    size = float(mpl.rcParams["font.size"])
+    halves = [text_width(f"{value:,}", size) / 2 + scaled(0.04) for value in values]
+    kept = [len(values) - 1]
+    for index in range(len(values) - 2, -1, -1):
+        room = inches * (places[kept[-1]] - places[index])
+        if room >= halves[index] + halves[kept[-1]]:
+            kept.append(index)
+    return [values[index] for index in reversed(kept)]
+
+
 def set_contexts(axes: Axes, contexts: Sequence[int], label: str) -> None:
-    """Ticks at contexts that were measured, thinned out evenly where there are many."""
+    """Ticks at contexts that were measured, thinned out where there are many."""
     every = -(-len(contexts) // MOST_TICKS)
-    shown = contexts[(len(contexts) - 1) % every :: every]
+    shown = list(contexts[(len(contexts) - 1) % every :: every])
+    if axes.get_xscale() == "log":
+        shown = spaced(contexts, is_logarithmic=True)
     axes.xaxis.set_major_locator(FixedLocator(shown))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(shown, [f"{context:,}" for context in shown])

@@ -1,7 +1,9 @@
 """A heat map of loss: memory in training down, keys that a query sees in evaluation across."""
 
+import math
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
@@ -13,8 +15,12 @@ from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.figures.attention_length import sweep_frame
 from txlbench.reporting.figures.labels import unit_name
 from txlbench.reporting.figures.series import unit_of
-from txlbench.reporting.figures.style import Drawing, Palette, cut, new_figure, scaled
+from txlbench.reporting.figures.style import Drawing, Palette, cut, new_figure, scaled, text_width
 
+CELLS = 0.33
+"""The share of a figure's width that all cells have beside long names."""
+SMALLEST = 3.5
+"""Points below which no number is written."""
 DARK = 0.6
 """The share of the colours from which numbers are written in white."""
 
@@ -44,7 +50,10 @@ def draw(results: Results, palette: Palette) -> Drawing | None:  # noqa: ARG001
     _mark_trained(axes, list(trained.values()), lengths)
     names = [cut(f"{label} ({memory:,})", scaled(8)) for label, memory in trained.items()]
     axes.set_yticks(range(len(names)), names, fontsize=scaled(8))
-    axes.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
+    cell = CELLS * mpl.rcParams["figure.figsize"][0] / len(lengths)
+    every = math.ceil((text_width(f"{lengths[-1]:,}", scaled(9.5)) + 0.06) / cell)
+    places = range((len(lengths) - 1) % every, len(lengths), every)
+    axes.set_xticks(places, [f"{lengths[place]:,}" for place in places])
     axes.set_xlabel("attention length in evaluation (keys)")
     axes.grid(visible=False)
     axes.tick_params(length=0)
@@ -68,11 +77,18 @@ def _norm(values: NDArray[np.float64]) -> Normalize:
 
 
 def _write_values(axes: Axes, values: NDArray[np.float64], unit: str, norm: Normalize) -> None:
+    """In letters that fit their cells; no numbers where those could not be read."""
     best = np.nanmin(values, axis=0)
+    usual, room = scaled(9.5), CELLS * mpl.rcParams["figure.figsize"][0] / values.shape[1]
+    widest = max(text_width(shown(each, unit), usual, "bold") for each in values.flat)
+    size = min(usual, usual * 0.9 * room / widest)
+    if size < SMALLEST:
+        return
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             look: dict[str, Any] = {
                 "color": "white" if norm(value) > DARK else "black",
+                "fontsize": size,
                 "weight": "bold" if value == best[column] else "normal",
             }
             axes.text(column, row, shown(value, unit), ha="center", va="center", **look)
