@@ -70,3 +70,9 @@ def test_folders_of_results_get_one(results, monkeypatch):
     assert index_folders([]) == [Path("results")]
     assert index_folders([Path("results/quick")]) == []
     assert index_folders([results, results / "quick"]) == [results]
+
+
+def test_a_place_that_cannot_be_written_stops_nobody(results):
+    (results / "index.html").mkdir()
+    refresh_index(results)
+    assert (results / "index.html").is_dir()

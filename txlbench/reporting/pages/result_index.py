@@ -1,6 +1,6 @@
 """The index of a folder of results: a line for each page, from what the pages say of themselves."""
 
-import os
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -106,9 +106,13 @@ def write_index(folder: Path) -> Path:
 
 
 def refresh_index(folder: Path) -> None:
-    """Writes the index anew where there is one, or where results lie by default."""
+    """Writes the index anew where there is one, or where results lie by default.
+
+    No verb fails for it: a place that cannot be written, or a page that another call takes away
+    meanwhile, leaves the index as it is until the next page.
+    """
     path = folder / NAME
-    is_known = path.exists() and read_head(path).is_own
-    is_default = not path.exists() and folder.name == RESULTS.name
-    if (is_known or is_default) and os.access(folder, os.W_OK):
-        write_index(folder)
+    with contextlib.suppress(OSError):
+        is_known = path.exists() and read_head(path).is_own
+        if is_known or (not path.exists() and folder.name == RESULTS.name):
+            write_index(folder)
