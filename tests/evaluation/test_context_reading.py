@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.subjects import text, transformer
 from txlbench.config.base import AttentionSpan
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 from txlbench.evaluation.context_reading import SCORES, TOKENS, WindowReader, read_windows
+from txlbench.evaluation.invariants import stream_losses
 
 CPU = torch.device("cpu")
 COLUMNS = np.array([19, 39])
@@ -62,3 +64,17 @@ def test_a_memory_shorter_than_the_context_is_refused_where_windows_are_cut():
     WindowReader(None, AttentionSpan(mem_len=40), 20, COLUMNS)
     WindowReader(None, AttentionSpan(mem_len=3, same_length=True), 20, COLUMNS)
     WindowReader(None, AttentionSpan(mem_len=0), 40, COLUMNS)
+
+
+@pytest.mark.parametrize("memory", ["shift", "compressive"])
+def test_a_memory_that_works_by_segments_is_read_as_trained(memory: str):
+    model, tokens = transformer("rope", memory=memory), text(21, batch=2)
+    span, contexts = AttentionSpan(mem_len=6), np.arange(1, 21)
+    reader, _ = read_windows(model, model.config, contexts, CPU, trained=(span, 5))
+    got = reader.token_losses(tokens).double()
+    for context in contexts.tolist():
+        cuts = [5] * (context // 5) + [context % 5] * (context % 5 > 0)
+        alone, _ = stream_losses(model, tokens[:, : context + 1], cuts, span)
+        assert torch.allclose(got[:, context - 1], alone[:, -1], rtol=0, atol=1e-5)  # of 32 bits
+    with pytest.raises(UserError, match="is read as trained"):
+        read_windows(model, model.config, contexts, CPU, 4, trained=(span, 5))
