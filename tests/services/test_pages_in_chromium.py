@@ -12,6 +12,7 @@ from tests.reporting import (
     context_records,
     probe_records,
     recl_records,
+    sample_records,
     speed_records,
     test_truth,
 )
@@ -60,6 +61,7 @@ def results(tmp_path_factory):
         "context": context_records.write_record,
         "probe": probe_records.write_record,
         "attention": attention_records.write_record,
+        "samples": sample_records.write_record,
         "speed": speed_records.write_record,
         "truth": lambda path: (path / "truth.json").write_text(json.dumps(test_truth.RECORD)),
         "bench": lambda path: speed_records.write_bench(
