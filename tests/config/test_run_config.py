@@ -118,7 +118,7 @@ REFUSED = {
     "unknown key of a row": (
         "rows:\n  - lable: x",
         "trial.yaml:4: rows.0.lable: unknown key; did you mean 'label'? "
-        "known: label, set, paper, note",
+        "known: label, set, paper, note, tuned",
     ),
     "unknown encoding": (
         "model:\n  encoding: shwa",

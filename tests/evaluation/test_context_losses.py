@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.subjects import NOT_RELATIVE, RELATIVE, SUBJECTS, VOCABULARY
+from tests.models.subjects import ATTENDING, NOT_RELATIVE, RELATIVE, SUBJECTS, VOCABULARY
 from txlbench.config.base import AttentionSpan
 from txlbench.errors import UserError
 from txlbench.evaluation import context_reading
@@ -88,7 +88,7 @@ def test_where_windows_are_cut_changes_nothing(subject, segment, tmp_path):
     np.testing.assert_allclose(found, by_hand(model), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.attends], ids=lambda s: s.name)
+@pytest.mark.parametrize("subject", ATTENDING, ids=lambda s: s.name)
 @pytest.mark.parametrize("segment", [4, LONGEST])
 def test_with_an_attention_length_every_query_sees_so_many_keys(subject, segment, tmp_path):
     span = AttentionSpan(mem_len=3, same_length=True)

@@ -134,7 +134,7 @@ TWO = (("XL", "LSTM", "Vanilla"), ("LSTM",))
 def test_files_and_their_names(tmp_path):
     written = report_finding(write_record(tmp_path) / "recl.json", COMMAND)
     assert [path.relative_to(tmp_path).as_posix() for path in written.paths] == [
-        *("recl.csv", "recl.md", "recl.tex"),
+        *("recl.html", "recl.csv", "recl.md", "recl.tex"),
         *("figures/recl_gain.png", "figures/recl_gain.svg"),
         *("figures/recl_loss.png", "figures/recl_loss.svg"),
     ]

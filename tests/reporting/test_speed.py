@@ -67,7 +67,7 @@ def test_the_same_record_gives_the_same_bytes(tmp_path):
     }
     assert once == again
     assert [path.relative_to(folder).as_posix() for path in once] == [
-        *("speed.csv", "speed.md", "speed.tex"),
+        *("speed.html", "speed.csv", "speed.md", "speed.tex"),
         *("figures/speed.png", "figures/speed.svg"),
     ]
 
@@ -137,7 +137,7 @@ def test_everything_is_written(tmp_path, share):
     )
     written = report_finding(path, "typed")
     assert [path.name for path in written.paths] == [
-        *("bench.csv", "bench.md", "bench.tex", "bench.png", "bench.svg")
+        *("bench.html", "bench.csv", "bench.md", "bench.tex", "bench.png", "bench.svg")
     ]
     assert all(path.stat().st_size > 0 for path in written.paths)
     assert "P, cpu, 2 threads, torch 2; commit abc; command: typed" in written.text

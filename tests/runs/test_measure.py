@@ -70,8 +70,11 @@ def check_csv(directory: ExperimentDirectory) -> None:
                 continue
             compared += 1
             shift = interval([values[seed] - reference[name][seed] for seed in values])
-            assert found == pytest.approx(shift, rel=1e-9), (label, name)
-            assert row[f"{name}_difference_resolved"] == (abs(shift[0]) > shift[1])
+            assert found[0] == pytest.approx(shift[0], rel=1e-9), (label, name)
+            # Over seeds, and wider by what the choice of the text adds: `test_paired` holds that.
+            assert found[1] >= shift[1] * (1 - 1e-9), (label, name)
+            if row[f"{name}_difference_resolved"]:  # among all pairs: one alone needs less
+                assert abs(found[0]) > found[1], (label, name)
         for seed_run in row["runs"].split():
             check_sizes(directory.runs_directory / seed_run, row)
     assert compared >= 4

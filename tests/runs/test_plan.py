@@ -37,7 +37,7 @@ def described(**request):
 
 
 def check_schema(content):
-    assert content.keys() == {"schema", "runs", "total"}
+    assert content.keys() == {"schema", "runs", "total", "tuning"}
     assert content["schema"] == SCHEMA == "txlbench.plan/2"
     for run in content["runs"]:
         assert run.keys() == PROMISED.keys() | ADDED.keys() | ESTIMATES.keys()

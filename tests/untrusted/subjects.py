@@ -16,9 +16,12 @@ import torch
 
 from tests.models.convert.official_modules import save_official
 from tests.models.convert.scored import GOLDEN
+from tests.reporting.attention_records import write_record as write_attention
 from tests.reporting.context_records import write_record as write_context
 from tests.reporting.laboratory import Laboratory
+from tests.reporting.probe_records import write_record as write_probe
 from tests.reporting.recl_records import write_record
+from tests.reporting.sample_records import write_record as write_samples
 from tests.reporting.speed_records import bench_result, write_bench
 from tests.reporting.speed_records import write_record as write_speed
 from tests.reporting.test_truth import RECORD as TRUTH
@@ -45,7 +48,6 @@ from txlbench.reporting.figures.losses import positions_frame
 from txlbench.reporting.findings import report_finding
 from txlbench.reporting.provenance import Provenance
 from txlbench.reporting.result_table import build_table, table_frame
-from txlbench.reporting.rows import build_rows
 from txlbench.reporting.table import for_terminal, latex, markdown, plain_text
 from txlbench.runs.plan import make_plan
 from txlbench.runs.plan_record import describe_plan
@@ -110,7 +112,7 @@ def _show(folder: Path) -> None:
         form(for_terminal(table, "s"))
     for frame in (curves_frame, sweep_frame, positions_frame):
         frame(results)
-    table_frame(build_rows(results), provenance).to_csv()
+    table_frame(results, provenance).to_csv()
     describe_plan(make_plan(results.experiment, directory))
     backlog(directory.path)
     nothing_to_deliver(directory.path)
@@ -179,6 +181,9 @@ def _finding(kind: str) -> Subject:
     def make(folder: Path) -> None:
         write_record(folder)
         write_context(folder)
+        write_probe(folder)
+        write_attention(folder)
+        write_samples(folder)
         write_speed(folder)
         write_bench(folder, bench_result("train", 10.0))
         (folder / "truth.json").write_text(json.dumps(TRUTH))
