@@ -124,6 +124,7 @@ def test_no_name_and_no_kind_of_file_ends_in_a_traceback(verb, kind, folder, mon
         assert len(told) == 1 or end.value.code == 1, errors
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("encoding", "words"),
     [("ascii", ["ablate", "spec.yaml"]), ("utf-16", ["status", "results/quick"])],

@@ -89,6 +89,7 @@ def test_bf16_is_said_with_its_difference(typed, models):
     assert 1e-5 < source["settings"]["bf16_difference"] < 0.5
 
 
+@pytest.mark.full
 def test_attention_length_and_sinks_are_said_and_kept_apart(typed, models):
     def recl(*options):
         status, _, errors = typed(

@@ -14,6 +14,7 @@ from txlbench.errors import ExitStatus
 from txlbench.models.convert.hf import read_hf
 
 
+@pytest.mark.full
 def test_in_measured_and_out_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = np.load(GOLDEN / "shared" / "losses.npz")

@@ -62,6 +62,7 @@ def test_bad_input(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"x.json", "mine.txt"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("key", "value", "found"),
     [

@@ -135,6 +135,7 @@ def invoked(*arguments):
     return result.return_value, result.stdout, result.stderr
 
 
+@pytest.mark.full
 def test_the_table_names_each_encoding_with_every_invariant():
     status, printed, complaint = invoked()
     assert (status, complaint) == (0, "")

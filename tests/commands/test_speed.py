@@ -76,6 +76,7 @@ def test_a_trained_run_is_timed_as_well():
     assert {line["regime"] for line in record["results"]} == {"window", "reuse"}
 
 
+@pytest.mark.full
 def test_the_same_question_has_the_same_place():
     places = {
         run_speed(request("spec.yaml:XL", rounds=2, **asked)).path.parent

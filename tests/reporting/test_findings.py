@@ -34,6 +34,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FINDINGS)
 def test_each_has_tables_and_figures(folder, name):
     written = report_finding(folder / name, "typed")

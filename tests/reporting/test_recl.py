@@ -143,6 +143,7 @@ def test_files_and_their_names(tmp_path):
     assert {"recl_gain-a.png", "recl_gain-b.png", "recl_loss-b.svg"} <= names
 
 
+@pytest.mark.full
 def test_the_same_record_gives_the_same_bytes(tmp_path):
     folder = write_record(tmp_path, TWO)
     once = {path: path.read_bytes() for path in report_finding(folder / "recl.json", COMMAND).paths}
@@ -194,6 +195,7 @@ def test_one_model_alone_has_no_smaller_groups(tmp_path):
     assert "Smaller groups" not in (tmp_path / "recl.md").read_text()
 
 
+@pytest.mark.full
 def test_latex_escapes_what_tex_would_interpret(tmp_path):
     report_finding(write_record(tmp_path, TWO) / "recl.json", COMMAND)
     text = (tmp_path / "recl.tex").read_text()

@@ -104,6 +104,7 @@ def test_a_label_is_drawn_as_it_is(laboratory: Laboratory, label: str) -> None:
         assert label in texts(rows_figure.draw_loss_by_row(results, palette))
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("error:constrained_layout")
 @pytest.mark.parametrize(("is_known", "exploded"), [(True, 800.0), (False, 800.0), (False, 699.0)])
 def test_one_exploded_row_takes_no_figure(

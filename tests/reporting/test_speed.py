@@ -57,6 +57,7 @@ def test_it_names_the_baseline_the_machine_and_how_it_was_timed(tmp_path):
         assert part in text
 
 
+@pytest.mark.full
 def test_the_same_record_gives_the_same_bytes(tmp_path):
     folder = write_record(tmp_path)
     once = {

@@ -102,6 +102,7 @@ def test_what_another_experiment_has_trained_is_copied_and_only_measured():
     assert (watched.started, watched.finished_before) == ([], 1)
 
 
+@pytest.mark.full
 def test_what_was_trained_on_other_bytes_or_stopped_halfway_is_not_copied(folder):
     write_spec(seeds=[1, 2])
     for run in plan_of():
@@ -115,6 +116,7 @@ def test_what_was_trained_on_other_bytes_or_stopped_halfway_is_not_copied(folder
     assert len(watched.started) == 1
 
 
+@pytest.mark.full
 def test_in_a_folder_of_its_own_a_run_is_trained_again():
     write_spec()
     run_suite()
@@ -141,6 +143,7 @@ def results_in(run):
     return {name: file for name, file in snapshot(run).items() if not name.startswith(".claim")}
 
 
+@pytest.mark.full
 def test_an_edited_text_sets_the_old_run_aside(folder):
     write_spec()
     run_suite()
@@ -159,6 +162,7 @@ def test_an_edited_text_sets_the_old_run_aside(folder):
     assert len(list((OUT / "runs").iterdir())) == 3
 
 
+@pytest.mark.full
 def test_a_text_that_was_touched_but_not_changed_keeps_its_runs(folder):
     write_spec()
     run_suite()
@@ -257,6 +261,7 @@ def test_an_edited_experiment_says_what_differs_and_keeps_what_was_there():
     assert run_suite()[1].warnings == []
 
 
+@pytest.mark.full
 def test_of_several_the_nearest_is_told():
     for settings in ({"train.lr": 0.02, "train.clip": 0.5}, {"train.clip": 0.5}):
         write_spec(settings)
@@ -266,6 +271,7 @@ def test_of_several_the_nearest_is_told():
     assert "anew, as train.clip was 0.5 and is 0.25;" in warning
 
 
+@pytest.mark.full
 def test_more_rows_and_seeds_are_no_change():
     write_spec(rows=[{"label": "one", "set": {}}])
     run_suite()

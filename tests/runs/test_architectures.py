@@ -36,6 +36,7 @@ GRID = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("one_process")
 def test_they_stand_in_one_table_with_our_own():
     spec = write_spec({"train.max_step": 4, "train.tgt_len": 6, "train.mem_len": 6}, rows=GRID)

@@ -38,6 +38,7 @@ def killed(number, kills, how="kill", steps=100):
     return told["resumed"]
 
 
+@pytest.mark.full
 def test_killed_a_few_times():
     assert any(killed("SIGKILL", 5, steps=80))
 

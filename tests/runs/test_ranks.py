@@ -94,6 +94,7 @@ def close_to(run, straight):
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
+@pytest.mark.full
 def test_a_killed_rank_ends_the_run_and_one_process_goes_on():
     write_spec(SETTINGS)
     straight = finished("straight/trial")

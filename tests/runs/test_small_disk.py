@@ -32,6 +32,7 @@ def check_same(found):
     assert found["timings"] == [3, 6, 9, 12]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "way", [pytest.param("full", marks=pytest.mark.full), "read-only"], ids=str
 )
@@ -44,6 +45,7 @@ def test_training_goes_on_and_late_files_are_written_when_there_is_room(folder, 
     assert any(refusal in note for refusal in REFUSALS)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "way", ["full", pytest.param("read-only", marks=pytest.mark.full)], ids=str
 )

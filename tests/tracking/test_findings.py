@@ -81,6 +81,7 @@ def test_a_dead_server_is_a_reason(finding, monkeypatch):
     assert not nothing_to_deliver(finding)
 
 
+@pytest.mark.full
 def test_as_a_process(finding):
     command = [sys.executable, "-m", "txlbench.tracking.deliver", str(finding)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -58,6 +58,7 @@ def start_following(directory: ExperimentDirectory) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
+@pytest.mark.full
 def test_eight_runs_and_no_database_yet(laboratory: Laboratory) -> None:
     """Eight writers, a mirror that follows, and another delivery that finds no database either."""
     directory = laboratory.experiment(name="eight", seeds=list(range(8)), rows=[{"label": "xl"}])
@@ -149,6 +150,7 @@ def test_experiment_and_parent_show_results_at_first_sight(stocked: Laboratory) 
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
 
 
+@pytest.mark.full
 def test_a_row_that_comes_later_is_shown_too(stocked: Laboratory) -> None:
     """MLflow lets nobody change a parameter; the description says what holds."""
     directory = stocked.finished(seeds=[1], rows=[{"label": "xl"}])
@@ -187,6 +189,7 @@ def test_an_infinite_perplexity_is_left_out(stocked: Laboratory) -> None:
     assert [(point.step, point.value) for point in history] == [(2, 5.0)]
 
 
+@pytest.mark.full
 def test_a_folder_of_any_name_gets_its_own_store(tmp_path: Path) -> None:
     laboratory = Laboratory(tmp_path / "out" / "a?b=c")
     directory = laboratory.finished(seeds=[1], rows=[{"label": "xl"}])
@@ -447,6 +450,7 @@ def test_it_goes_on_until_its_input_closes_then_once_more() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.full
 def test_it_gives_up_after_the_last_tries() -> None:
     process = start(answer=False)
     out, _ = process.communicate(timeout=30)
