@@ -63,6 +63,11 @@ def test_force_replaces_an_earlier_import_or_export_and_nothing_else(tmp_path, m
         status, errors = typed(*call_)
         assert (status, "other: exists already" in errors) == (2, True)
     assert (other / "thesis.txt").read_text() == "precious"
+    config = tmp_path / "one" / "config.yaml"
+    assert "memory: xl" in config.read_text()
+    config.write_text(config.read_text().replace("memory: xl", "memory: sinks"))
+    status, errors = typed(*send, "hf:folder", "--force")
+    assert (status, "model.memory: sinks" in errors) == (2, True)  # and the earlier one stays
     assert read_hf(tmp_path / "folder").vocabulary_size == 50
 
 

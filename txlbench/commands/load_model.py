@@ -16,7 +16,7 @@ from torch import Tensor
 from txlbench.config.measurements import Settings, segments_of
 from txlbench.config.run_config import EvaluateConfig, ImportedConfig
 from txlbench.errors import UserError
-from txlbench.models.convert.hf import write_hf
+from txlbench.models.convert.hf import to_json, write_hf
 from txlbench.models.convert.official import Converted
 from txlbench.models.factory import build_model, check_weights
 from txlbench.models.interface import LanguageModel
@@ -133,6 +133,7 @@ def export_model(ref: "ModelRef", target: str, force: bool = False) -> Path:
         raise UserError(f"--to {target}: {place} is a file", "give a folder to make")
     _refuse_occupied(Path(place), force, is_ours=(Path(place) / "model.safetensors").is_file())
     converted = _converted(ref.load(torch.device("cpu")))
+    to_json(converted)  # refuses what cannot be written before an earlier export is removed
     if force:
         shutil.rmtree(place, ignore_errors=True)
     write_hf(converted, Path(place))

@@ -98,6 +98,10 @@ def test_what_is_written_has_no_tied_weight_twice(tmp_path: Path):
     [
         ({"encoding": "shaw", "max_distance": 9}, r"model\.encoding: shaw"),
         ({"kind": "lstm"}, r"model\.kind: lstm"),
+        ({"memory": "shift"}, r"model\.memory: shift"),
+        ({"memory": "sinks"}, r"model\.memory: sinks"),
+        ({"memory": "compressive"}, r"model\.memory: compressive"),
+        ({"d_model": 13}, r"model\.d_model: 13 is odd"),
         ({"clamp_len": 0}, "clamp_len: 0"),
         ({"same_length": True}, "same_length: without mem_len"),
     ],

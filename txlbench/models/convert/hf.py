@@ -87,9 +87,16 @@ def to_json(converted: Converted) -> dict[str, object]:
     for key, value, wanted in (
         ("model.kind", config.kind, "transformer"),
         ("model.encoding", config.encoding, "xl"),
+        ("model.memory", config.memory, "xl"),
     ):
         if value != wanted:
             raise UserError(f"{key}: {value} has no Hugging Face class", f"only {wanted} does")
+    if config.d_model % 2:
+        raise UserError(
+            f"model.d_model: {config.d_model} is odd, but Hugging Face's class makes sines and "
+            "cosines in pairs",
+            "use an even one",
+        )
     if config.clamp_len == 0:
         raise UserError("clamp_len: 0 means no limit to Hugging Face's class", "use at least 1")
     if config.same_length and not converted.mem_len:
