@@ -125,7 +125,8 @@ def test_a_verb_that_draws_takes_the_width_of_a_column(name: str) -> None:
     assert command is not None
     (option,) = [each for each in command.params if "--width" in each.opts]
     with click.Context(command) as context:
-        found = option.process_value(context, "single")
+        found = option.process_value(context, "SINGLE")
+        assert option.make_metavar(context) == "INCHES|single|double"
         usual = option.process_value(context, None)
     assert getattr(found, "width", found) == 3.3
     assert usual in (None, 7.2)

@@ -55,3 +55,24 @@ def test_the_likeliest_do_not_depend_on_the_seed(model):
 def test_a_prompt_is_needed(model):
     done = typed(model)
     assert "one of them is needed" in str(done.exception)
+
+
+def test_a_page_of_samples_continues_a_file(model, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("abc")
+    asked = ("--samples", "1", "--tokens", "2", "--format", "json")
+    done = typed(model, *asked, "--prompt-file", str(prompt))
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["samples"][0]["context"] == "abc"
+    again = typed(model, *asked, "--prompt", "abc")
+    assert json.loads(again.stdout)["samples"] == json.loads(done.stdout)["samples"]
+    assert len(list((tmp_path / "results").glob("samples-*"))) == 1
+    refused = typed(model, *asked, "--prompt-file", str(tmp_path))
+    assert str(refused.exception) == f"{tmp_path}: Is a directory; give a text file"
+
+
+def test_samples_are_bounded():
+    done = typed("any", "--samples", "99999999", "--prompt", "abc")
+    assert done.exit_code == 2
+    assert "1<=x<=10000" in done.output

@@ -296,3 +296,19 @@ def test_a_range_with_too_many_contexts_says_so():
     status, _, errors = call("recl", "--models", "a.npz", "--contexts", "1:99999999:1")
     assert status == ExitStatus.USAGE
     assert "at most 10,000 are taken; raise STEP" in errors
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recl", "--models", "a.npz", "--out="],
+        ["eval", "any", "--corpus", ""],
+        ["schema", "--plugin="],
+        ["data", "export", "my-text.txt", "--out="],
+        ["new", "a", "--corpus="],
+    ],
+)
+def test_an_empty_path_is_refused(words):
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2
+    assert ": empty; give a path or drop the option" in done.output

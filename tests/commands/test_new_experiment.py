@@ -58,7 +58,12 @@ def test_a_text_of_ones_own_with_any_name():
     ("name", "corpus", "said"),
     [
         ("mine", "enwiki-sampel", "unknown corpus 'enwiki-sampel'"),
-        ("a b", "enwiki-sample", "name: 'a b' found"),
+        ("a b", "enwiki-sample", "name: 'a b' found; a name has letters"),
+        ("../x", "enwiki-sample", "^name: '../x' found; a name has letters"),
+        ("a/b", "enwiki-sample", "^name: 'a/b' found"),
+        ("", "enwiki-sample", "^name: '' found"),
+        ("a\n", "enwiki-sample", "^name: 'a.n' found"),
+        ("folder/a b.yaml", "enwiki-sample", "^name: 'a b' found"),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_is_written(folder, name, corpus, said):
@@ -72,9 +77,17 @@ def test_an_existing_file_is_kept():
     path.write_text("precious")
     with pytest.raises(UserError, match="--force"):
         new_experiment("mine")
+    with pytest.raises(UserError, match=r"mine\.yaml: does not begin as"):
+        new_experiment("mine", force=True)
     assert path.read_text() == "precious"
+
+
+def test_a_file_that_the_verb_wrote_is_replaced():
+    path = new_experiment("mine")
+    written = path.read_text()
+    path.write_text(written + "# changed\n")
     new_experiment("mine", force=True)
-    assert path.read_text() != "precious"
+    assert path.read_text() == written
 
 
 @pytest.mark.full

@@ -230,8 +230,8 @@ def _cell(checked: "Checked", name: str) -> str:
 def new(name: str, **options: Any) -> None:
     """Write a commented experiment file to start from.
 
-    NAME is the name of the experiment; its file is NAME.yaml. It trains as it stands, a small model
-    with memory, without, and with another encoding.
+    NAME is the name of the experiment, whose file is NAME.yaml, or the path of that file. It trains
+    as it stands, a small model with memory, without, and with another encoding.
     """
     from txlbench.commands.new_experiment import new_experiment
 

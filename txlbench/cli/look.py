@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from txlbench.cli.options import (
+    MOST_NUMBERS,
     NumberRange,
     checkpoint_option,
     corpus_option,
@@ -97,7 +98,9 @@ def _head(text: str) -> tuple[int, int]:
 @count_option(
     "--prompt-tokens", None, "Continues as many tokens, drawn from a split, beside what follows."
 )
-@count_option("--samples", None, "Samples of a page.  [default: 3 with --prompt-tokens]")
+@count_option(
+    "--samples", None, "Samples of a page.  [default: 3 with --prompt-tokens]", most=MOST_NUMBERS
+)
 @corpus_option
 @split_option
 @count_option("--tokens", 500, "Tokens to generate.")

@@ -60,6 +60,22 @@ class Verb(_WithExamples, click.Command):
             )
         )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuses an empty path, which would be the current folder, before anything is loaded."""
+        if not ctx.resilient_parsing:
+            given, _, _ = self.make_parser(ctx).parse_args(list(args))
+            for param in filter(_takes_path, self.params):
+                value = given.get(param.name or "")
+                if "" in (value if isinstance(value, list) else [value]):
+                    raise click.BadParameter("empty; give a path or drop the option", ctx, param)
+        return super().parse_args(ctx, args)
+
+
+def _takes_path(param: click.Parameter) -> bool:
+    if not isinstance(param, click.Option):
+        return False
+    return isinstance(param.type, click.Path) or "FILE" in (param.metavar or "")
+
 
 class VerbGroup(_WithExamples, click.Group):
     """A group of commands whose help ends in examples."""
@@ -188,12 +204,12 @@ precision_option = click.option(
 
 
 def count_option(
-    flag: str, default: int | None, text: str, least: int = 1
+    flag: str, default: int | None, text: str, least: int = 1, most: int | None = None
 ) -> Callable[[FunctionT], FunctionT]:
-    """An option that takes a whole number of at least `least`."""
+    """An option that takes a whole number from `least` to `most`, or without upper bound."""
     return click.option(
         flag,
-        type=click.IntRange(min=least),
+        type=click.IntRange(least, most),
         default=default,
         show_default=default is not None,
         help=text,
@@ -287,11 +303,15 @@ class FigureWidth(click.ParamType):  # type: ignore[type-arg]
     name = "INCHES|single|double"
     COLUMNS: ClassVar = {"single": 3.3, "double": 6.8}
 
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
+        """Words as they are typed, which click would put in capitals."""
+        return self.name
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         try:
-            width = self.COLUMNS.get(value) or float(value)
+            width = self.COLUMNS.get(str(value).lower()) or float(value)
         except ValueError:
             width = 0.0
         if not 2 <= width <= 20:

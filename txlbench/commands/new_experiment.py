@@ -8,7 +8,7 @@ from typing import Any
 
 from txlbench.config.base import DocumentedKey
 from txlbench.config.catalogue import Level
-from txlbench.config.grid import documented_keys, expand
+from txlbench.config.grid import NAME, NAME_RULE, documented_keys, expand
 from txlbench.config.loading import dump_yaml, parse_yaml
 from txlbench.errors import UserError
 from txlbench.files import write_text
@@ -71,19 +71,35 @@ def new_experiment(
         name: of the experiment, or the path that its file is to have.
         corpus: of the catalogue, or the path of a text.
         level: what a token of a text of one's own is.
-        force: an existing file is replaced.
+        force: a file that an earlier call wrote is replaced.
 
     Raises:
         UserError: for a name or corpus that cannot be, or a file that exists.
     """
-    path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    is_path = name.endswith((".yaml", ".yml"))
+    stem = Path(name).stem if is_path else name
+    if not re.fullmatch(NAME, stem):
+        raise UserError(f"name: {stem!r} found", NAME_RULE)
+    path = Path(name if is_path else f"{name}.yaml")
     text = experiment_text(path, corpus, level)
     expand(parse_yaml(text, str(path)))
     if path.exists() and not force:
         raise UserError(f"{path}: exists", "choose another name, or replace it with --force")
+    if path.exists() and not _is_own(path):
+        raise UserError(
+            f"{path}: does not begin as a file of `txlbench new` does",
+            "choose another name, or delete it",
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
     return path
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a call of this verb wrote the file, by its first line."""
+    first = HEAD.partition("\n")[0].format(name=path.stem)
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline().rstrip("\n") == first
 
 
 def experiment_text(path: Path, corpus: str, level: Level | None) -> str:

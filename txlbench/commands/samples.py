@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,8 @@ class _Context:
 
 def run_samples(request: SamplesRequest) -> PublishedFinding:
     """Writes samples.json and a page that shows them."""
+    if request.prompt_file is not None:
+        request = replace(request, prompt=read_prompt(request), prompt_file=None)
     asked = {key: value for key, value in vars(request).items() if key not in UNHASHED}
     directory = request.out or RESULTS / f"samples-{fingerprint(asked)}"
     return publish(directory / "samples.json", lambda: draw_samples(request))

@@ -33,6 +33,8 @@ from txlbench.errors import UserError, suggestion
 BASE_KEYS = ("corpus", "model", "train", "evaluate")
 VARIED = ("grid", "exclude", "rows")
 """Keys that make rows."""
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+NAME_RULE = "a name has letters, digits, '.', '_' and '-', and begins with a letter or digit"
 
 
 class Row(Section):
@@ -68,7 +70,7 @@ class ExperimentFile(Section):
             scale if HIGH is 10 times LOW or more), {low, high, log}, or {choices: [...]}.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(pattern=NAME)
     description: str | None = None
     corpus: Any
     model: Raw = Field(default_factory=dict)
