@@ -109,6 +109,21 @@ def test_a_name_that_is_not_there_is_refused(tmp_path):
         next(check_plugin(written(tmp_path, HEAD + "    pass\n" + TAIL), "Other"))
 
 
+@pytest.mark.parametrize(
+    ("scores", "why"),
+    [
+        ("{}['boom']", r":10: Mine: KeyError: 'boom'"),
+        ("super().scores(*given) + torch.zeros(7, 3)", r":10: Mine: RuntimeError: The size of"),
+        ("super().scores(*given) * float('nan')", r": Mine: Diverged: the loss is nan"),
+    ],
+    ids=["raises", "wrong shape", "nan"],
+)
+def test_a_class_that_fails_is_refused_in_one_line(tmp_path, scores, why):
+    body = f"    has_terms = False\n\n    def scores(self, *given):\n        return {scores}\n"
+    with pytest.raises(UserError, match=rf"mine\.py{why}.*; mend the plug-in"):
+        found(tmp_path, body)
+
+
 def test_templates_have_at_most_forty_lines():
     sizes = {name: len(text.splitlines()) for name, text in templates()}
     assert sizes.keys() == {"slope.py", "mingru.py", "fading.py", "counting.py"}

@@ -96,7 +96,39 @@ BROKEN = {
     "\n\nraise RuntimeError('no')": r"mine\.py:3: RuntimeError: no; mend the plug-in",
     "x = 1": "registers nothing; end it in register_encoding",
     ENCODING.replace('"nothing"', '"xl"'): "encoding 'xl' is already registered",
+    ENCODING.replace('"nothing"', '"../up"'): r"mine\.py: encoding '\.\./up': not a name",
+    ENCODING.replace('"nothing"', '""'): "encoding '': not a name",
+    ENCODING.replace('"nothing"', '"a\\n"'): "not a name",
+    KIND.replace('"mine"', '"a b"'): "kind of model 'a b': not a name",
+    ENCODING.replace('="distance"', '="guess"'): "exactness: 'guess' found; use distance, visible",
+    ENCODING.replace("EncodingEntry(Nothing, exactness=", "dict(a="): "'nothing': dict found",
+    "\nimport sys\nsys.exit(0)": r"mine\.py:3: SystemExit: 0; mend the plug-in",
 }
+
+
+def test_a_byte_order_mark_is_no_part_of_the_source(tmp_path):
+    plain = read_plugin(written(tmp_path, ENCODING))
+    marked = tmp_path / "marked.py"
+    marked.write_text(ENCODING, encoding="utf-8-sig")
+    assert read_plugin(marked).text == plain.text
+    load_files([marked])
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (ENCODING.replace("__init__(config)", "__init__(gone)"), "Nothing: NameError"),
+        (ENCODING.replace("Entry(Nothing", "Entry(int"), "int: TypeError"),
+        (ENCODING.replace("Entry(Nothing", "Entry(list"), "list: TypeError: not a subclass"),
+        (ENCODING.replace("Entry(Nothing", "Entry('gone:X'"), "gone:X: ModuleNotFoundError"),
+        (KIND.replace("Entry(Mine", "Entry(int"), "int: TypeError"),
+    ],
+)
+def test_a_class_that_cannot_be_made_is_named_with_its_file(text, key, tmp_path):
+    load_files([written(tmp_path, text)])
+    model = {"kind": "mine"} if "register_kind" in text else {"encoding": "nothing"}
+    with pytest.raises(UserError, match=rf"mine\.py(:\d+)?: {key}.*; mend the plug-in"):
+        parameters(ModelConfig(**model), 19)
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=list(BROKEN.values()))

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from txlbench.config.base import AttentionSpan
-from txlbench.config.catalogue import ENCODINGS, load_class
+from txlbench.config.catalogue import ENCODINGS, EncodingEntry
 from txlbench.config.grid import Experiment, load_experiment
 from txlbench.config.identity import fingerprint
-from txlbench.config.kinds import KINDS
+from txlbench.config.kinds import KINDS, KindEntry
 from txlbench.config.loading import Raw
 from txlbench.config.measurements import training_span
-from txlbench.config.plugins import load_plugin, read_plugin
+from txlbench.config.plugins import load_plugin, naming_plugin, read_plugin
 from txlbench.config.run_config import RunConfig
 from txlbench.data.streams import Streams
 from txlbench.errors import UserError
@@ -270,7 +270,7 @@ def check_plugin(path: Path, name: str) -> Iterator[Checked]:
         name: of the class, or as registered; empty for all.
 
     Raises:
-        UserError: if nothing of that name is an encoding or a kind of model.
+        UserError: if nothing of that name is an encoding or a kind of model, or if one fails.
     """
     torch.set_num_threads(1)
     plugin = read_plugin(path)
@@ -279,8 +279,7 @@ def check_plugin(path: Path, name: str) -> Iterator[Checked]:
         each: {key: each}
         for key, catalogue in (("encoding", ENCODINGS), ("kind", KINDS))
         for each, entry in catalogue.items()
-        if entry.source == plugin.sha256
-        and name in ("", each, getattr(load_class(entry.target), "__name__", ""))
+        if entry.source == plugin.sha256 and name in ("", each, _class_name(entry))
     }
     if not models:
         raise UserError(
@@ -288,15 +287,28 @@ def check_plugin(path: Path, name: str) -> Iterator[Checked]:
             "give the class's name, or none for all of the file",
         )
     for each, model in models.items():
+        entry = KINDS[each] if "kind" in model else ENCODINGS[each]
         for recurrence in (True, False):
-            raw = {"corpus": "enwiki-sample", "model": model, "train": {"recurrence": recurrence}}
-            config = small(RunConfig.model_validate(raw))
-            yield Checked(
-                (f"{each}, {'with' if recurrence else 'without'} recurrence",),
-                *check(config),
-                limits_of(config),
-                tuple(_searched(config)),
-            )
+            with naming_plugin(_class_name(entry), plugin.sha256):
+                checked = _checked_plugin(each, model, recurrence)
+            yield checked
+
+
+def _class_name(entry: EncodingEntry | KindEntry) -> str:
+    """What the class is called, which is not imported for it."""
+    target = entry.target
+    return target.rpartition(":")[2] if isinstance(target, str) else target.__name__
+
+
+def _checked_plugin(name: str, model: Raw, recurrence: bool) -> Checked:
+    raw = {"corpus": "enwiki-sample", "model": model, "train": {"recurrence": recurrence}}
+    config = small(RunConfig.model_validate(raw))
+    return Checked(
+        (f"{name}, {'with' if recurrence else 'without'} recurrence",),
+        *check(config),
+        limits_of(config),
+        tuple(_searched(config)),
+    )
 
 
 def _searched(config: RunConfig) -> Iterator[Counterexample]:

@@ -3,9 +3,10 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from txlbench.config.plugins import Catalogue
+from txlbench.errors import UserError
 
 if TYPE_CHECKING:
     from txlbench.config.model import ModelConfig
@@ -19,6 +20,13 @@ def load_class(target: str | type) -> Any:
         return target
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def _check_choice(key: str, value: object, choices: object) -> None:
+    """UserError if `value` is not of the literal type `choices`."""
+    known = get_args(choices)
+    if value not in known:
+        raise UserError(f"{key}: {value!r} found", f"use {', '.join(known)}")
 
 
 Exactness = Literal["distance", "visible", "content"]
@@ -66,6 +74,9 @@ class EncodingEntry:
     learned_positions: bool = False
     options: tuple[str, ...] = ()
     source: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_choice("exactness", self.exactness, Exactness)
 
     @property
     def relative(self) -> bool:
@@ -218,6 +229,9 @@ class CorpusEntry:
     note: str = ""
     period: int = 1
     source: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_choice("level", self.level, Level)
 
     @property
     def tokens(self) -> dict[str, int | None]:

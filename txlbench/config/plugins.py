@@ -8,9 +8,11 @@ of its source, which is part of a run's identity, and never load it.
 
 import dataclasses
 import hashlib
+import re
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +22,8 @@ from txlbench.errors import UserError
 
 EntryT = TypeVar("EntryT", bound=Any)
 OR_PLUGIN = "; or give --plugin with the file that has it"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""Of an entry: it becomes a part of file names, and is a word of files and messages."""
 LARGEST_FILE = 100_000
 """Bytes: a plug-in travels with each job, on one line."""
 
@@ -66,12 +70,27 @@ class Catalogue(dict[str, EntryT]):
         """Makes an entry known by `name`, with the source of the plug-in that is being loaded.
 
         Raises:
-            UserError: if the name stands for something else.
+            UserError: if the name stands for something else, or the name or entry is none.
         """
+        if not (isinstance(name, str) and NAME.fullmatch(name)):
+            raise UserError(
+                f"{self.noun} {name!r}: not a name",
+                "use letters, digits, '.', '_' and '-', and begin with a letter or digit",
+            )
+        self._check_kind(entry, f"{self.noun} '{name}'")
         if _source:
             entry = dataclasses.replace(entry, source=_source[-1])
         if dict.setdefault(self, name, entry) != entry:
             raise UserError(f"{self.noun} '{name}' is already registered", "choose another name")
+
+    def _check_kind(self, entry: object, what: str) -> None:
+        """UserError if `entry` is not what this catalogue has."""
+        kind = type(next(iter(self.values())))
+        if not isinstance(entry, kind):
+            raise UserError(
+                f"{what}: {type(entry).__name__} found",
+                f"name a {kind.__name__}, as {self.noun}s of the catalogue are",
+            )
 
     def forget(self, source: str) -> None:
         """Drops what an earlier text of a plug-in registered."""
@@ -93,17 +112,12 @@ class Catalogue(dict[str, EntryT]):
             return False
         try:
             entry = point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(
                 f"entry point '{name}' of {self.group}: {type(error).__name__}: {error}",
                 "mend or uninstall the package that has it",
             ) from error
-        kind = type(next(iter(self.values())))
-        if not isinstance(entry, kind):
-            raise UserError(
-                f"entry point '{name}' of {self.group}: {type(entry).__name__} found",
-                f"name a {kind.__name__}, as {self.noun}s of the catalogue are",
-            )
+        self._check_kind(entry, f"entry point '{name}' of {self.group}")
         file = Path(sys.modules[point.module].__file__ or "")
         _source.append(hashlib.sha256(file.read_bytes()).hexdigest())
         try:
@@ -129,7 +143,7 @@ def read_plugin(path: Path) -> PluginFile:
     if path.suffix != ".py":
         raise UserError(f"--plugin {path}: not a Python file", "give a file that ends in .py")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise UserError(f"--plugin {path}: {reason}", "give a readable file") from error
@@ -162,11 +176,8 @@ def load_plugin(plugin: PluginFile) -> ModuleType:
         exec(compile(plugin.text, plugin.path, "exec"), module.__dict__)
     except UserError as error:
         raise UserError(f"{plugin.path}: {error.problem}", error.remedy) from error
-    except Exception as error:
-        raise UserError(
-            f"{plugin.path}:{_line(error, plugin.path)}: {type(error).__name__}: {error}",
-            "mend the plug-in",
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise _fault(error, f"{plugin.path}:{_line(error, plugin.path)}") from error
     finally:
         _source.pop()
     if not any(entry.source == plugin.sha256 for each in _catalogues for entry in each.values()):
@@ -178,7 +189,41 @@ def load_plugin(plugin: PluginFile) -> ModuleType:
     return module
 
 
-def _line(error: Exception, path: str) -> int:
+@contextmanager
+def naming_plugin(target: object, source: str | None) -> Iterator[None]:
+    """Makes exceptions in a plug-in's class one line with file, class and reason.
+
+    Args:
+        target: the class, or what names it.
+        source: of the plug-in at fault, of several with a plus; None where it is none, whose
+            exceptions pass as they are.
+
+    Raises:
+        UserError: for any exception but one that is clear as it is, or a lack of memory.
+    """
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        if source is None:
+            raise
+        place = f"{_place(error, source)}: {getattr(target, '__name__', target)}"
+        raise _fault(error, place) from error
+
+
+def _place(error: BaseException, source: str) -> str:
+    """The file and line of a plug-in that the error passed through, else a file that may be."""
+    lines = {path: _line(error, path) for path, file in _loaded.items() if file.sha256 in source}
+    passed = [f"{path}:{line}" for path, line in lines.items() if line]
+    return next(iter((*passed, *lines)), "installed plug-in")
+
+
+def _fault(error: BaseException, place: str) -> UserError:
+    return UserError(f"{place}: {type(error).__name__}: {error}", "mend the plug-in")
+
+
+def _line(error: BaseException, path: str) -> int:
     """The last line of the plug-in that the error passed through."""
     if isinstance(error, SyntaxError):
         return error.lineno or 0

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from txlbench.config.base import Split
 from txlbench.config.catalogue import CORPORA, load_class
 from txlbench.config.identity import fingerprint
+from txlbench.config.plugins import naming_plugin
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import SCHEMA, Corpus, ids_file, open_corpus
 from txlbench.data.download import create_directory, data_root, own_checksum
@@ -220,8 +221,11 @@ def _source(config: CorpusConfig, from_file: Path | None) -> CorpusSource:
                 "drop --from-file, which stands in for what a named corpus fetches",
             )
         return TextFile(config)
-    source = load_class(CORPORA[config.name].target)(from_file)
-    assert isinstance(source, CorpusSource)
+    entry = CORPORA[config.name]
+    with naming_plugin(entry.target, entry.source):
+        source = load_class(entry.target)(from_file)
+        if not isinstance(source, CorpusSource):
+            raise TypeError(f"not a subclass of {CorpusSource.__module__}.CatalogueSource")
     return source
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from txlbench.config.catalogue import load_class
 from txlbench.config.model import ModelConfig
+from txlbench.config.plugins import naming_plugin
 from txlbench.errors import UserError
 from txlbench.models.interface import LanguageModel
 
@@ -64,13 +65,18 @@ def build_model(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
     """
     model = _structure(config, vocabulary_size)
     if config.kind != "hf":  # its architecture has drawn them, in its own way
-        initialise(model, config)
+        with naming_plugin(config.name, config.plugin):
+            initialise(model, config)
     return model
 
 
 def _structure(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
-    """A model whose weights are still to be drawn."""
-    model: LanguageModel = load_class(config.kind_entry.target)(config, vocabulary_size)
+    """A model whose weights are still to be drawn; UserError for a plug-in's that fails."""
+    entry = config.kind_entry
+    with naming_plugin(entry.target, entry.source):
+        model = load_class(entry.target)(config, vocabulary_size)
+        if not isinstance(model, LanguageModel):
+            raise TypeError(f"not a subclass of {LanguageModel.__module__}.LanguageModel")
     return model
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import ENCODINGS, load_class
 from txlbench.config.model import ModelConfig
+from txlbench.config.plugins import naming_plugin
 from txlbench.models.attention import Attention, Scoring
 from txlbench.models.compressive import Compressor
 from txlbench.models.dropout import dropout_for
@@ -91,6 +92,16 @@ class Block(nn.Module):
         return self.feed_forward_norm(hidden_BTD + self.feed_forward(hidden_BTD))
 
 
+def _encoding(config: ModelConfig) -> Encoding:
+    """The encoding by its name; UserError for a plug-in's that cannot be made."""
+    entry = ENCODINGS[config.encoding]
+    with naming_plugin(entry.target, entry.source):
+        encoding = load_class(entry.target)(config)
+        if not isinstance(encoding, Encoding):
+            raise TypeError(f"not a subclass of {Encoding.__module__}.Encoding")
+    return encoding
+
+
 class Transformer(LanguageModel):
     """A causal transformer over segments (paper section 3; interface: `LanguageModel`)."""
 
@@ -98,7 +109,7 @@ class Transformer(LanguageModel):
         super().__init__()
         self.config = config
         self.embedding = Embedding(config, vocabulary_size)
-        self.encoding: Encoding = load_class(ENCODINGS[config.encoding].target)(config)
+        self.encoding = _encoding(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.dropout_input = dropout_for(config)
         self.dropout_output = dropout_for(config)
