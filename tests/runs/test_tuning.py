@@ -189,6 +189,23 @@ def test_a_damaged_journal_is_named(one_process):
         run_suite(tune_trials=2)
 
 
+@pytest.mark.parametrize(
+    "line", ["garbage", '{"op_code": 99}', "[]", "{}", '{"op_code": 4, "worker_id": "a"}', "1"]
+)
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_damaged_line_of_a_journal_is_told(one_process, line, is_last):
+    write_spec(tune=TUNE)
+    OUT.mkdir(parents=True)
+    experiment = open_experiment(Request(Path("spec.yaml")))[0]
+    open_studies(experiment, ExperimentDirectory(OUT))
+    journal = OUT / "tuning.jsonl"
+    lines = journal.read_text().splitlines()
+    lines[len(lines) if is_last else 0 :] = [line, *lines[len(lines) if is_last else 0 :]]
+    journal.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match=r"tuning.jsonl: not a journal of Optuna .*; delete it"):
+        open_studies(experiment, ExperimentDirectory(OUT))
+
+
 def test_a_dry_run_says_what_tuning_costs():
     write_spec(grid=GRID, seeds=[1, 2], tune=TUNE)
     described = describe_plan(open_experiment(Request(Path("spec.yaml")))[2])

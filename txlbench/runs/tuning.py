@@ -7,6 +7,7 @@ journal are trained on, and what is proposed next depends on the journal alone.
 """
 
 import contextlib
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,6 +145,10 @@ class RowStudy:
         return {key: _rounded(params[key], each) for key, each in self.search.items()}
 
 
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
+"""Exceptions of Optuna on a journal with lines that are not its own."""
+
+
 def open_studies(experiment: Experiment, directory: ExperimentDirectory) -> list[RowStudy]:
     """The study of each line; equal lines have one.
 
@@ -160,8 +165,9 @@ def open_studies(experiment: Experiment, directory: ExperimentDirectory) -> list
     journal = directory.path / "tuning.jsonl"
     _cut_torn_line(journal)
     try:
+        _check_lines(journal)
         storage = JournalStorage(JournalFileBackend(str(journal)))
-    except (ValueError, KeyError, TypeError) as error:
+    except (*DAMAGE, optuna.exceptions.OptunaError) as error:
         remedy = "delete it: trainings that are there are found again"
         raise UserError(f"{journal}: not a journal of Optuna ({error})", remedy) from error
     studies = []
@@ -172,6 +178,17 @@ def open_studies(experiment: Experiment, directory: ExperimentDirectory) -> list
         study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
         studies.append(RowStudy(experiment, line, study, line.configs[0].seed))
     return studies
+
+
+def _check_lines(journal: Path) -> None:
+    """Raises ValueError for a line that is not JSON, which Optuna sees only when more follow."""
+    if not journal.is_file():
+        return
+    for number, line in enumerate(journal.read_bytes().splitlines(), 1):
+        try:
+            json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"line {number}: {line[:40]!r} found") from error
 
 
 def _cut_torn_line(journal: Path) -> None:
