@@ -305,3 +305,34 @@ def test_a_whole_section_is_not_set_at_once():
     with pytest.raises(UserError, match="a whole section"):
         experiment(GRID, "train={max_step: 5}")
     assert experiment("", "corpus=wt2").lines[0].configs[0].corpus.name == "wt2"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "rows:\n- {label: A, set: {model.memory: shift, train.recurrence: false}}\n"
+            "- {label: B, set: {model.memory: shift}}",
+            "model.memory: no effect in these rows, which have no such memory: A",
+        ),
+        (
+            "grid: {model.memory: [shift, none], model.kind: [lstm, transformer]}",
+            "model.memory: no effect in these rows, which have no such memory: memory=shift kind=lstm",
+        ),
+        (
+            "rows: [{label: A, set: {train.random_mem_len: true, train.mem_len: 0}}]",
+            "train.random_mem_len: no effect in these rows, which have no such memory: A",
+        ),
+        (
+            "model: {memory: sinks}\ntrain: {recurrence: false}",
+            "model.memory: no effect, as no row has such a memory",
+        ),
+    ],
+)
+def test_settings_of_memory_without_effect_are_warned_of(text, warning):
+    assert experiment(text).warnings == (warning,)
+
+
+def test_settings_of_memory_in_the_base_mean_something_to_some_rows():
+    text = "model: {memory: shift}\ngrid: {train.recurrence: [true, false]}"
+    assert experiment(text).warnings == ()

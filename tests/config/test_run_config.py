@@ -358,6 +358,8 @@ def test_no_memory_is_no_recurrence_and_then_no_kind_of_memory_differs():
         ({"model": {"memory": "shift"}, "evaluate": {"sinks": 2}}, "not with memory shift"),
         ({"model": {"encoding": "rope", "clamp_len": 3}}, "no distances to clamp"),
         ({"evaluate": {"rope_scaling": "pi"}}, "goes with encoding rope"),
+        ({"evaluate": {"rope_factor": 2.0}}, r"goes with evaluate\.rope_scaling"),
+        ({"model": {"encoding": "rope", "d_head": 1}}, "d_head 1: rope turns pairs"),
         ({"model": {"compress_rate": 2}}, "goes with memory compressive"),
     ],
 )

@@ -222,6 +222,7 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
                 f"{configs[0].model.name} has positions for {longest} only"
             )
         lines.append(Line(label, configs, row.paper, row.note, settings, row.tuned))
+    warnings += _without_effect(base, lines)
     _check_exclusions(file, document)  # once the grid's own keys and values are known to be right
     if not lines:
         raise document.error(("exclude",), "leaves no row", "drop an exclusion, or add rows")
@@ -255,6 +256,34 @@ def _overridden(overrides: Iterable[str], rows: Sequence[tuple[Any, ...]]) -> It
             raise UserError(f"--set {key}: every row sets it", "choose rows with --only")
         if own:
             yield f"--set {key}: these rows set it themselves: {', '.join(own)}"
+
+
+MEMORY_KEYS = (
+    *("model.memory", "model.compress_rate", "model.sinks"),
+    *("train.random_mem_len", "train.memory_reset"),
+)
+"""Keys that count as left out where there is no such memory."""
+
+
+def _without_effect(base: Raw, lines: Sequence[Line]) -> Iterator[str]:
+    """Warns of settings of memory in rows that have none, or in the base where no row has any.
+
+    They are not refused, since products of a grid have such rows; equal ones share a run.
+    """
+    for key in MEMORY_KEYS:
+        section, name = key.split(".")
+        below = base.get(section) or {}
+        idle = [
+            line
+            for line in lines
+            if line.settings.get(key, below.get(name))
+            not in (None, "none", getattr(getattr(line.configs[0], section), name))
+        ]
+        own = [line.label for line in idle if key in line.settings]
+        if own:
+            yield f"{key}: no effect in these rows, which have no such memory: {', '.join(own)}"
+        elif idle and len(idle) == len(lines):
+            yield f"{key}: no effect, as no row has such a memory"
 
 
 def _section(key: str) -> str:

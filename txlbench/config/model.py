@@ -207,6 +207,8 @@ class ModelConfig(Section):
             raise ValueError(f"sinks goes with memory sinks, not {self.memory}")
         if self.clamp_len is not None and not self.clamps:
             raise ValueError(f"clamp_len: {self.name} has no distances to clamp; drop it")
+        if self.kind_entry.encodes and self.encoding == "rope" and self.head_size < 2:
+            raise ValueError("d_head 1: rope turns pairs of numbers; use at least 2")
         if self.wdrop and self.kind != "lstm":
             raise ValueError(f"wdrop goes with kind lstm, not {self.kind}")
         for name, entry in ENCODINGS.items():

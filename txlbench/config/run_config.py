@@ -293,6 +293,8 @@ class RunConfig(Section):
             raise ValueError(
                 f"evaluate.rope_scaling goes with encoding rope, not {model.name}; drop it"
             )
+        if self.evaluate.rope_factor is not None and self.evaluate.rope_scaling is None:
+            raise ValueError("evaluate.rope_factor goes with evaluate.rope_scaling; set that too")
         if self.evaluate.stride and self.evaluate.attention_lengths:
             shortest = self.evaluate.attention_lengths[0]
             if not train.recurrence and self.evaluate.stride > shortest:
