@@ -317,7 +317,8 @@ def test_a_whole_section_is_not_set_at_once():
         ),
         (
             "grid: {model.memory: [shift, none], model.kind: [lstm, transformer]}",
-            "model.memory: no effect in these rows, which have no such memory: memory=shift kind=lstm",
+            "model.memory: no effect in these rows, which have no such memory: "
+            "memory=shift kind=lstm",
         ),
         (
             "rows: [{label: A, set: {train.random_mem_len: true, train.mem_len: 0}}]",
