@@ -122,7 +122,7 @@ def test_bad_input_gets_one_line_and_leaves_nothing_behind(typed, folder, name):
     bad = np.ones((4, 1000))
     bad[1, 5] = np.nan
     save(Path("nan.npz"), losses=bad, name="Vanilla")
-    save(Path("shifted.npz"), positions=np.arange(1000))
+    save(Path("shifted.npz"), positions=500 + np.arange(1000))
     save(Path("valid.npz"), split="valid")
     save(Path("v.npz"), vocabulary="v", corpus="c")
     save(Path("w.npz"), vocabulary="w", corpus="c")

@@ -80,6 +80,13 @@ def test_names_tell_models_apart():
     assert titles(("z/losses.npz", "u/losses.npz")) == [["z/losses", "u/losses"]]
 
 
+@pytest.mark.parametrize("name", ["../x", "<script>alert(1)</script>", "org/model"])
+def test_a_name_in_a_file_is_shown_whole(name):
+    save(Path("c.npz"), seed=3, name=name)
+    save(Path("d/x.npz"), seed=4)
+    assert titles(("c.npz", "d/x.npz")) == [[name, "x"]]
+
+
 def test_groups_share_names_and_are_measured_apart():
     found = record(("a.npz", "b.npz"), ("b.npz",))
     assert list(found["models"]) == ["a", "b"]
@@ -110,7 +117,7 @@ def test_what_a_file_does_not_have(changes, words):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"positions": np.arange(1000)}, "c.npz: 1,000 of 1,000 positions differ"),
+        ({"positions": 500 + np.arange(1000)}, "c.npz: 1,000 of 1,000 positions differ"),
         ({"contexts": np.array([1, 2, 3, 4])}, "c.npz: contexts 1, 2, 3, 4, but 100, 200"),
         ({"split": "valid"}, "c.npz: split 'valid', but 'test' in a.npz"),
     ],
@@ -122,7 +129,7 @@ def test_models_of_a_group_are_scored_alike(changes, words):
 
 
 def test_groups_may_be_scored_on_different_tokens():
-    save(Path("c.npz"), positions=np.arange(1000))
+    save(Path("c.npz"), positions=500 + np.arange(1000))
     assert len(record(("a.npz",), ("c.npz",))["groups"]) == 2
 
 

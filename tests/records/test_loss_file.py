@@ -117,6 +117,13 @@ BAD = {
         ["NaN loss at context 32, position 101", "1 of 6"],
     ),
     "infinity": ({"losses": np.array([[0, 1, 2], [3, 4, np.inf]])}, ["infinite", "position 105"]),
+    "overflow": (
+        {"losses": np.array([[0, 1, 2], [3, -1e37, 5]])},
+        ["losses: -1e+37 nats at context 32, position 101", "1 of 6 losses are beyond 1,000,000"],
+    ),
+    "no predecessors": (
+        {"positions": np.array([40, 31, 50])}, ["positions: 31 has no 32 predecessors"],
+    ),
     "objects": ({"losses": np.array([[1, 2, None]] * 2)}, ["Object arrays cannot be loaded"]),
     "an object as name": ({"name": np.array({"a": 1})}, ["Object arrays cannot be loaded"]),
     "two names": ({"name": np.array(["a", "b"])}, ["name: shape [2]"]),
@@ -234,7 +241,7 @@ def test_a_ten_line_program_can_write_one(path):
         path,
         losses=losses.astype(np.float32),
         contexts=[16, 32],
-        positions=range(50),
+        positions=range(32, 82),
         name="mine",
         settings=json.dumps({"unit": "bpc"}),
         longest=128,
@@ -319,6 +326,24 @@ def test_a_file_may_hold_its_text(path):
     assert read_loss_file(path).text["pieces"].tolist() == ["a", "b", "c"]
 
 
+def test_what_steers_a_terminal_is_not_read(path):
+    pieces = np.array(["a\x1b[31m", "\u202eb\x00c", "\n"])
+    strings = {"name": "x\x1b[2J\x9b\n\u2066y", "split": "te\x07st"}
+    settings = '{"unit": "a\\u001b", "list": ["\\u202e"], "of": {"\\u0000": 1}}'
+    save(path, **{**TEXT, "pieces": pieces}, **strings, settings=np.array(settings))
+    found = read_loss_file(path)
+    assert (found.name, found.split) == ("x\ufffd[2J\ufffd \ufffdy", "te\ufffdst")
+    assert found.text["pieces"].tolist() == ["a\ufffd[31m", "\ufffdb\ufffdc", "\n"]
+    assert found.settings == {"unit": "a\ufffd", "list": ["\ufffd"], "of": {"\ufffd": 1}}
+
+
+def test_a_name_that_nobody_reads_is_shortened(path):
+    save(path, name="x" * 5000)
+    assert read_loss_file(path).name == "x" * 199 + "…"
+    save(path, name="x" * 5000, losses=np.full((2, 3), np.nan))
+    assert len(complaint(path)) < 500
+
+
 def test_pieces_without_ids_say_nothing(path):
     save(path, pieces=TEXT["pieces"])
     assert read_loss_file(path).text == {}
@@ -335,6 +360,8 @@ def test_pieces_without_ids_say_nothing(path):
         {"pieces": np.arange(3)},
         {"counts": np.array([1])},
         {"counts": np.array(["a", "b", "c"])},
+        {"counts": np.array([3, -1, 2])},
+        {"counts": np.array([0, 0, 0])},
         {"ids": np.zeros(0, dtype=int)},
     ],
 )

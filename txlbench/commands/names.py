@@ -1,6 +1,6 @@
 """Resolves the names of models to run directories, and gives models short titles."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from txlbench.config.grid import Line
@@ -19,12 +19,15 @@ FRESH = (".yaml", ".yml")
 """Suffixes of experiment files, whose rows FILE.yaml:LABEL are models with random weights."""
 
 
-def short_titles(references: Sequence[str], results: Path = RESULTS) -> list[str]:
+def short_titles(
+    references: Sequence[str], results: Path = RESULTS, whole: Collection[str] = ()
+) -> list[str]:
     """For each reference its last parts, as few as no other one ends in.
 
-    Parts are folders and files; a row's label is one part, with all that it contains.
+    Parts are folders and files; a row's label is one part, with all that it contains, and so are
+    names that are no paths, `whole`.
     """
-    split = [_parts(reference, results) for reference in references]
+    split = [[each] if each in whole else _parts(each, results) for each in references]
     return ["/".join(_suffix(parts, split)) for parts in split]
 
 
@@ -41,7 +44,7 @@ def _parts(reference: str, results: Path) -> list[str]:
 def _suffix(parts: list[str], all_parts: Sequence[list[str]]) -> list[str]:
     for length in range(1, len(parts)):
         suffix = parts[-length:]
-        if sum(other[-length:] == suffix for other in all_parts) == 1:
+        if sum("/".join(other[-length:]) == "/".join(suffix) for other in all_parts) == 1:
             return suffix
     return parts
 
@@ -91,6 +94,11 @@ def _exists(reference: str, results: Path) -> bool:
         return _is_file(Path(reference)) or bool(find_runs(reference, results))
     except UserError:
         return False
+
+
+def is_run(reference: str, results: Path = RESULTS) -> bool:
+    """Whether `reference` is the path of a run directory, or EXPERIMENT/RUN-ID."""
+    return any(_is_file(path / "config.yaml") for path in (Path(reference), results / reference))
 
 
 def find_run(reference: str, results: Path = RESULTS) -> RunDirectory:

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar, get_args
 import numpy as np
 
 from txlbench.commands.model_ref import resolve_seeds
-from txlbench.commands.names import is_row, short_titles
+from txlbench.commands.names import is_row, is_run, short_titles
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, Progress, ReclRequest, Subject
 from txlbench.commands.stored_losses import Check, losses_of_all, silent
@@ -293,7 +293,13 @@ def _titled(subjects: Sequence[Subject]) -> list[Subject]:
         name if count[name] == 1 else subject.reference.removesuffix(".npz")
         for name, subject in zip(names, subjects, strict=True)
     ]
-    titles = short_titles(full)
+    given = {subject.losses.name for subject in subjects if is_loss_file(subject.reference)}
+    whole = {
+        name
+        for name in full
+        if name in given and "/" in name and not (is_row(name) or is_run(name))
+    }
+    titles = short_titles(full, whole=whole)
     return [replace(each, title=title) for each, title in zip(subjects, titles, strict=True)]
 
 

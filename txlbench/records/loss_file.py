@@ -80,6 +80,17 @@ TEXT_LAYOUT = (
     "ids [N] are the tokens of the split, from 0; pieces [V] and counts [V] have one for each id"
 )
 LAYOUT = "a loss file holds losses [C, T] in nats, contexts [C] and positions [T]"
+MOST_NATS = 1e6
+"""No model comes near; a larger loss is damage, and sums of such squares overflow."""
+LONGEST_NAME = 200
+"""Characters of a name that are shown."""
+CONTROLS = dict.fromkeys(
+    {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}.union(
+        range(0xD800, 0xE000), {0xFFFE, 0xFFFF}
+    ).difference(map(ord, "\t\n\r")),
+    "\N{REPLACEMENT CHARACTER}",
+)
+"""For `str.translate`: what steers a terminal, turns text around or is no character of XML."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +174,8 @@ def read_loss_file(path: Path) -> LossFile:
     Raises:
         UserError: in one line, if it is not there, not an .npz file, not a loss file, or holds a
             loss that is not a number.
+
+    Control characters of its strings and pieces are replaced, as they are shown to people.
     """
     arrays = read_npz(path)
     _check_layout(path, arrays)
@@ -207,8 +220,11 @@ def checked(file: LossFile) -> LossFile:
 
     Raises:
         UserError: naming the file, if contexts do not ascend, a position comes twice, shapes do
-            not fit, a target has no bytes, or a loss is NaN or infinite.
+            not fit, a target has no bytes or fewer predecessors than the longest context, or a
+            loss is NaN, infinite or beyond all models.
     """
+    if file.name is not None:
+        file = replace(file, name=_shown_name(file.name))
     where = file.title
     contexts, positions = file.contexts.astype(np.int64), file.positions.astype(np.int64)
     if file.losses.shape != (len(contexts), len(positions)) or not file.losses.size:
@@ -233,26 +249,41 @@ def checked(file: LossFile) -> LossFile:
     if twice.size or positions[0] < 0:
         bad = positions[twice[0]] if twice.size else positions[0]
         raise UserError(f"{where}: position {bad} found{' twice' * bool(twice.size)}", LAYOUT)
+    if positions[0] < contexts[-1]:
+        raise UserError(
+            f"{where}: positions: {positions[0]} has no {contexts[-1]} predecessors",
+            "give indices in the split, and contexts that all of them have",
+        )
     if file.longest is not None and file.longest < 1:
         raise UserError(f"{where}: longest {file.longest} found", "give at least 1")
-    _refuse_not_finite(where, losses, contexts, positions)
-    name = None if file.name is None else " ".join(file.name.split())
-    return replace(
-        file, losses=losses, contexts=contexts, positions=positions, name=name, bytes=lengths
-    )
+    _refuse_no_losses(where, losses, contexts, positions)
+    return replace(file, losses=losses, contexts=contexts, positions=positions, bytes=lengths)
 
 
-def _refuse_not_finite(
+def _shown_name(name: str) -> str:
+    """In one line, without what steers a terminal, and not longer than people read."""
+    line = " ".join(name.split()).translate(CONTROLS)
+    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
+
+
+def _refuse_no_losses(
     where: str, losses: NDArray[Any], contexts: NDArray[Any], positions: NDArray[Any]
 ) -> None:
-    bad = np.argwhere(~np.isfinite(losses))
+    """Refuses (UserError) what no model can have lost, naming the first such value."""
+    bad, what = np.argwhere(~np.isfinite(losses)), "not numbers"
+    if not len(bad) and max(float(losses.max()), -float(losses.min())) > MOST_NATS:
+        beyond = np.abs(losses) > np.float64(MOST_NATS)
+        bad, what = np.argwhere(beyond), f"beyond {MOST_NATS:,.0f} nats"
     if not len(bad):
         return
     row, column = bad[0]
-    value = "NaN" if np.isnan(losses[row, column]) else "infinite"
+    loss = float(losses[row, column])
+    value = f"losses: {loss:.3g} nats"
+    if not np.isfinite(loss):
+        value = "NaN loss" if np.isnan(loss) else "infinite loss"
     raise UserError(
-        f"{where}: {value} loss at context {contexts[row]}, position {positions[column]} "
-        f"({len(bad):,} of {losses.size:,} losses are not numbers)",
+        f"{where}: {value} at context {contexts[row]}, position {positions[column]} "
+        f"({len(bad):,} of {losses.size:,} losses are {what})",
         "leave the model out, or mend what made it",
     )
 
@@ -280,7 +311,7 @@ def _found(array: NDArray[Any]) -> str:
 def _string(path: Path, name: str, array: NDArray[Any]) -> str:
     if array.dtype.kind != "U" or array.shape or array.dtype.itemsize > LONGEST_STRING:
         raise UserError(f"{path}: {name}: {_found(array)}", "give one short string")
-    return str(array)
+    return str(array).translate(CONTROLS)
 
 
 def _text(path: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -289,6 +320,14 @@ def _text(path: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[A
     for name, array in found.items():
         if array.ndim != 1 or array.dtype.kind not in TEXT[name] or not array.size:
             raise UserError(f"{path}: {name}: {_found(array)}", TEXT_LAYOUT)
+    if "pieces" in found:
+        found["pieces"] = np.array([each.translate(CONTROLS) for each in found["pieces"].tolist()])
+    if "counts" in found and (found["counts"].min() < 0 or not found["counts"].any()):
+        least, most = found["counts"].min(), found["counts"].max()
+        raise UserError(
+            f"{path}: counts: from {least} to {most}",
+            "give how often training met each id, or leave them out",
+        )
     if "ids" not in found:
         return {}
     ids = found["ids"]
@@ -317,7 +356,18 @@ def _parse_settings(path: Path, text: str) -> dict[str, JsonValue]:
         settings = None
     if not isinstance(settings, dict):
         raise UserError(f"{path}: settings: {text[:60]!r} found", "give a JSON object")
-    return settings
+    return {key.translate(CONTROLS): _clean(value) for key, value in settings.items()}
+
+
+def _clean(value: JsonValue) -> JsonValue:
+    """The value with every string as `CONTROLS` leaves it."""
+    if isinstance(value, str):
+        return value.translate(CONTROLS)
+    if isinstance(value, list):
+        return [_clean(each) for each in value]
+    if isinstance(value, dict):
+        return {key.translate(CONTROLS): _clean(each) for key, each in value.items()}
+    return value
 
 
 REMEDY = "models are compared on the same tokens at the same contexts only"
