@@ -102,6 +102,7 @@ BROKEN = {
     KIND.replace('"mine"', '"a b"'): "kind of model 'a b': not a name",
     ENCODING.replace('="distance"', '="guess"'): "exactness: 'guess' found; use distance, visible",
     ENCODING.replace("EncodingEntry(Nothing, exactness=", "dict(a="): "'nothing': dict found",
+    ENCODING.replace("Entry(Nothing", "Entry(None"): "'nothing': target: None found",
     "\nimport sys\nsys.exit(0)": r"mine\.py:3: SystemExit: 0; mend the plug-in",
 }
 
@@ -129,6 +130,19 @@ def test_a_class_that_cannot_be_made_is_named_with_its_file(text, key, tmp_path)
     model = {"kind": "mine"} if "register_kind" in text else {"encoding": "nothing"}
     with pytest.raises(UserError, match=rf"mine\.py(:\d+)?: {key}.*; mend the plug-in"):
         parameters(ModelConfig(**model), 19)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("options=('gone',)", "AttributeError: .* no attribute 'gone'"),
+        ("default_max_distance=lambda *_: 1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_entry_that_fails_is_named_with_its_file(more, why, tmp_path):
+    load_files([written(tmp_path, ENCODING.replace('exactness="distance"', more))])
+    with pytest.raises(UserError, match=rf"mine\.py(:\d+)?: encoding nothing: {why}"):
+        run(model={"encoding": "nothing"})
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=list(BROKEN.values()))

@@ -19,7 +19,7 @@ from txlbench.config.catalogue import (
     load_class,
 )
 from txlbench.config.kinds import KINDS, KindEntry
-from txlbench.config.plugins import OR_PLUGIN, resolved_source
+from txlbench.config.plugins import OR_PLUGIN, naming_plugin, resolved_source
 from txlbench.errors import UserError, suggestion
 
 ATTENTION_KEYS = frozenset(
@@ -213,7 +213,9 @@ class ModelConfig(Section):
             raise ValueError(f"wdrop goes with kind lstm, not {self.kind}")
         for name, entry in ENCODINGS.items():
             for option in entry.options:
-                if getattr(self, option) and name != self.encoding:
+                with naming_plugin(f"encoding {name}", entry.source):
+                    given = getattr(self, option)
+                if given and name != self.encoding:
                     raise ValueError(f"{option} goes with encoding {name}, not {self.encoding}")
         return self
 

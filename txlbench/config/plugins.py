@@ -91,6 +91,9 @@ class Catalogue(dict[str, EntryT]):
                 f"{what}: {type(entry).__name__} found",
                 f"name a {kind.__name__}, as {self.noun}s of the catalogue are",
             )
+        target = getattr(entry, "target", None)
+        if not isinstance(target, str | type):
+            raise UserError(f"{what}: target: {target!r} found", "name a class")
 
     def forget(self, source: str) -> None:
         """Drops what an earlier text of a plug-in registered."""

@@ -15,7 +15,7 @@ from txlbench.config.base import RopeKind, Section, Split
 from txlbench.config.catalogue import CORPORA, ENCODINGS, UNITS, Level
 from txlbench.config.loading import Document, validate
 from txlbench.config.model import ModelConfig
-from txlbench.config.plugins import OR_PLUGIN, resolved_source
+from txlbench.config.plugins import OR_PLUGIN, naming_plugin, resolved_source
 from txlbench.config.train import TrainConfig
 from txlbench.errors import UserError, suggestion
 
@@ -253,7 +253,8 @@ class RunConfig(Section):
         """Sizes learned tables by what training meets, where nothing else was asked for."""
         entry, train = ENCODINGS[self.model.encoding], self.train
         if entry.default_max_distance is not None and self.model.max_distance is None:
-            largest = entry.default_max_distance(train.tgt_len, train.memory)
+            with naming_plugin(f"encoding {self.model.encoding}", entry.source):
+                largest = entry.default_max_distance(train.tgt_len, train.memory)
             # Frozen for users; a validator may still complete what it validates.
             object.__setattr__(
                 self, "model", self.model.model_copy(update={"max_distance": largest})

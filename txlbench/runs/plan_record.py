@@ -16,6 +16,7 @@ from txlbench.config.counting import (
 )
 from txlbench.config.measurements import Measurement, all_measurements, training_regime
 from txlbench.config.memory_use import training_memory
+from txlbench.config.plugins import naming_plugin
 from txlbench.records.schema import RunState
 from txlbench.runs.plan import (
     Need,
@@ -199,7 +200,8 @@ def describe_plan(
     speed = min(speeds, default=None)
     entries = []
     for run in runs:
-        entry = _describe(run, speed, stale.get(run.id, ""))
+        with naming_plugin(run.config.model.name, run.config.model.plugin):
+            entry = _describe(run, speed, stale.get(run.id, ""))
         known = accelerators if entry.train_flops is not None else ()
         on = tuple(_on(run, entry, each, utilisation) for each in known)
         entries.append(_with_probe(run, entry.model_copy(update={"accelerators": on}), probed))
