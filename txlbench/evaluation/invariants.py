@@ -109,6 +109,10 @@ def contexts(model: LanguageModel, tokens: Tensor) -> float:
     return _largest(whole - torch.stack(alone, dim=1))
 
 
+UNDERFLOW = 1e-200
+"""Attention in float64 below which its logarithm says nothing; keys of large scores leave it."""
+
+
 def distance_alone(model: LanguageModel, tokens: Tensor, vocabulary: int) -> float:
     """The change of one key's odds against the query's own, by what is not their distance.
 
@@ -124,8 +128,8 @@ def distance_alone(model: LanguageModel, tokens: Tensor, vocabulary: int) -> flo
     elsewhere = places[:, None] != places
     compared = (places[:, None] >= places) & elsewhere[:, :, None] & elsewhere[:, None, :]
     return max(
-        _largest((others - odds).masked_fill(~compared, 0)),
-        _largest((longer - odds).tril()),
+        _largest((others - odds).masked_fill(~compared, 0).nan_to_num(0)),
+        _largest((longer - odds).tril().nan_to_num(0)),
     )
 
 
@@ -138,7 +142,7 @@ def _first_odds(model: LanguageModel, tokens: Tensor) -> Tensor:
             found.append(attention.detach())
 
     model(tokens, model.initial_state(len(tokens), AttentionSpan(mem_len=0)), observe)
-    logs = found[0].clamp(min=torch.finfo(found[0].dtype).tiny).log()
+    logs = found[0].masked_fill(found[0] < UNDERFLOW, torch.nan).log()
     return logs - logs.diagonal(dim1=-2, dim2=-1)[..., None]
 
 

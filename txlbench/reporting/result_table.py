@@ -219,7 +219,9 @@ def table_frame(results: Results, provenance: Provenance) -> pd.DataFrame:
     # Of pandas' integers Int64 alone has a missing value; others become floats beside one.
     kinds = {name: {type(line.get(str(name))) for line in lines} for name in frame}
     counts = [name for name, found in kinds.items() if int in found and found <= COUNTS]
-    return frame.astype(dict.fromkeys(counts, "Int64"))
+    # Absurd settings of an experiment give sizes beyond 64 bits.
+    fitting = [name for name in counts if all(each < 2**63 for each in frame[name].dropna())]
+    return frame.astype(dict.fromkeys(fitting, "Int64"))
 
 
 def _varied(rows: Sequence[TableRow]) -> list[dict[str, object]]:
