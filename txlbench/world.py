@@ -4,6 +4,7 @@ Each holds all weights and its rows of every batch: what they compute differs by
 gradients are summed once a step, and whatever decides how a run goes on is agreed on by all.
 """
 
+import atexit
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -139,7 +140,9 @@ def outer_world(device: torch.device) -> World:
         return ALONE
     if distributed.is_initialized():
         return World(distributed.get_rank(), distributed.get_world_size())
-    return join(device)
+    world = join(device)
+    atexit.register(world.leave)  # threads of its own that still run then would abort the process
+    return world
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterable[tuple[list[Tensor], Tensor]]:
