@@ -11,7 +11,7 @@ import pytest
 
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.run_config import CorpusConfig
-from txlbench.data.planted import PROCESS, SEEDS, PlantedProcess
+from txlbench.data.planted import PROCESS, Planted, PlantedProcess
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 
@@ -29,7 +29,7 @@ def test_the_corpus_is_what_the_catalogue_says_and_bit_for_bit_the_published_one
 @pytest.mark.parametrize("split", ["valid", "test"])
 def test_a_split_is_a_sequence_of_the_process_that_begins_with_stream_0(split):
     corpus = prepare(CONFIG)
-    ids, sequence = corpus.ids(split), PROCESS.sequence(corpus.tokens[split], SEEDS[split])
+    ids, sequence = corpus.ids(split), PROCESS.sequence(corpus.tokens[split], Planted.SEEDS[split])
     pairs = set(zip(ids.tolist(), sequence.tolist(), strict=True))
     assert len(pairs) == 44  # a renaming of the symbols
     positions = np.arange(288, len(ids))

@@ -15,7 +15,7 @@ from txlbench.commands.context_pass import window_model
 from txlbench.commands.evaluate import wrong_vocabulary
 from txlbench.commands.model_ref import LoadedModel, ModelRef
 from txlbench.commands.probe_request import TOKENS, ProbeRequest, ProbeWatch
-from txlbench.commands.texts import ScoredText
+from txlbench.commands.texts import ScoredText, source_of_pass
 from txlbench.config.identity import fingerprint
 from txlbench.config.measurements import evaluation_clamp, segments_of
 from txlbench.errors import UserError
@@ -63,21 +63,11 @@ class ModelProbes:
 
     @cached_property
     def source(self) -> ReclSource:
-        ref, text = self.ref, self.text
-        return ReclSource(
-            reference=ref.reference,
-            path=None,
-            corpus=text.checksum,
-            split=text.split,
-            vocabulary=text.vocabulary,
-            model=ref.fingerprint(),
-            longest=ref.capabilities.longest_context,
-            settings={
-                "corpus": text.name,
-                "checkpoint": ref.checkpoint,
-                "precision": self.request.precision,
-                "recall_attention_length": self._recall_attention_length,
-            },
+        return source_of_pass(
+            self.ref,
+            self.text,
+            precision=self.request.precision,
+            recall_attention_length=self._recall_attention_length,
         )
 
     def result(self, title: str) -> ProbeResult:

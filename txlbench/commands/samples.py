@@ -20,7 +20,7 @@ from txlbench.commands.generate import (
 from txlbench.commands.model_ref import ModelRef
 from txlbench.commands.names import short_titles
 from txlbench.commands.publish import PublishedFinding, publish
-from txlbench.commands.texts import ScoredText, read_text
+from txlbench.commands.texts import ScoredText, read_text, source_of_pass
 from txlbench.config.base import Part
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.identity import fingerprint
@@ -28,7 +28,6 @@ from txlbench.data.text import detokenized
 from txlbench.errors import UserError
 from txlbench.machine import current_commit
 from txlbench.records.experiment_directory import RESULTS
-from txlbench.records.finding_schema import ReclSource
 from txlbench.records.sample_schema import SampledText, SamplesRecord
 
 
@@ -107,7 +106,7 @@ def draw_samples(request: SamplesRequest) -> SamplesRecord:
         schema=SamplesRecord.SCHEMA,
         commit=current_commit(),
         command=request.command,
-        models={short_titles([request.model])[0]: _source(ref, text)},
+        models={short_titles([request.model])[0]: source_of_pass(ref, text)},
         context_tokens=request.prompt_tokens,
         tokens=request.tokens,
         top_k=request.top_k,
@@ -176,16 +175,3 @@ def _is_words(ref: ModelRef, text: ScoredText | None) -> bool:
     if text is not None and text.name and text.name in CORPORA:
         return CORPORA[text.name].level == "word"
     return ref.capabilities.level == "word"
-
-
-def _source(ref: ModelRef, text: ScoredText | None) -> ReclSource:
-    return ReclSource(
-        reference=ref.reference,
-        path=None,
-        corpus=text.checksum if text else None,
-        split=text.split if text else None,
-        vocabulary=text.vocabulary if text else None,
-        model=ref.fingerprint(),
-        longest=ref.capabilities.longest_context,
-        settings={"corpus": text.name if text else None, "checkpoint": ref.checkpoint},
-    )

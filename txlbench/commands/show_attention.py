@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from txlbench.commands.context_text import pieces_of
-from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve
+from txlbench.commands.model_ref import LoadedModel, resolve
 from txlbench.commands.names import short_titles
 from txlbench.commands.publish import PublishedFinding, publish
-from txlbench.commands.texts import ScoredText, read_text
+from txlbench.commands.texts import ScoredText, read_text, source_of_pass
 from txlbench.config.base import Part
 from txlbench.config.catalogue import Level
 from txlbench.config.identity import fingerprint
@@ -45,7 +45,6 @@ from txlbench.records.attention_schema import (
     ShownTargets,
 )
 from txlbench.records.experiment_directory import RESULTS
-from txlbench.records.finding_schema import ReclSource
 from txlbench.reporting.figures.style import Look
 
 TOKENS = 10_000
@@ -124,7 +123,7 @@ def measure_attention(
         schema=AttentionRecord.SCHEMA,
         commit=current_commit(),
         command=request.command,
-        models={short_titles([request.model])[0]: _source(ref, text)},
+        models={short_titles([request.model])[0]: source_of_pass(ref, text)},
         memory=None if ref.config is None else ref.config.model.memory,
         keys=(plan.least, plan.keys),
         adds_bos=reading.adds_bos,
@@ -331,16 +330,3 @@ class _Reading:
             return asked
         highest = plan.predictions - self._targets + 1
         return int(np.random.default_rng(self.request.seed).integers(plan.least, highest + 1))
-
-
-def _source(ref: ModelRef, text: ScoredText) -> ReclSource:
-    return ReclSource(
-        reference=ref.reference,
-        path=None,
-        corpus=text.checksum,
-        split=text.split,
-        vocabulary=text.vocabulary,
-        model=ref.fingerprint(),
-        longest=ref.capabilities.longest_context,
-        settings={"corpus": text.name, "checkpoint": ref.checkpoint},
-    )

@@ -17,6 +17,7 @@ from txlbench.data.text import SPLITS
 from txlbench.data.tokenized import Tokenizer, shared_text, tokenized
 from txlbench.data.vocabulary import UNKNOWN, UnknownSymbolError, Vocabulary
 from txlbench.errors import UserError
+from txlbench.records.finding_schema import ReclSource
 from txlbench.records.loss_file import UNREADABLE
 
 
@@ -66,6 +67,27 @@ class ScoredText:
     def period(self) -> int:
         """Tokens after which the kind of token recurs."""
         return CORPORA[self.name].period if self.name and self.name in CORPORA else 1
+
+
+def source_of_pass(
+    ref: ModelRef, text: ScoredText | None, **settings: str | int | None
+) -> ReclSource:
+    """The record of a model and the text it read in a pass of its own, without a loss file.
+
+    Args:
+        text: None where a model read no known text.
+        settings: that decide what was read, beside corpus and checkpoint.
+    """
+    return ReclSource(
+        reference=ref.reference,
+        path=None,
+        corpus=text.checksum if text else None,
+        split=text.split if text else None,
+        vocabulary=text.vocabulary if text else None,
+        model=ref.fingerprint(),
+        longest=ref.capabilities.longest_context,
+        settings={"corpus": text.name if text else None, "checkpoint": ref.checkpoint, **settings},
+    )
 
 
 def read_ids(path: Path, vocabulary_size: int) -> NDArray[Any]:

@@ -7,20 +7,14 @@ goes on. What is measured is how far back a model finds it. Nothing but a copy p
 better than chance. The test split is such symbols without any copy: `probe` makes its own of them.
 """
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.config.base import Split
-from txlbench.config.catalogue import CORPORA
-from txlbench.data.planted import SEEDS, uniform
-from txlbench.data.source import CatalogueSource
-from txlbench.data.text import TextPart
-from txlbench.errors import UserError
+from txlbench.data.planted import uniform
+from txlbench.data.source import ComputedSource
 
 
 @dataclass(frozen=True)
@@ -64,33 +58,15 @@ class CopyProcess:
 PROCESS = CopyProcess()
 FIRST = 0x100
 """Code point of the first symbol, a letter of Unicode's Latin Extended-A."""
-SHA256 = "ff67dad0d584bc6a511aeb052c36653360fa586d634a7530933435fbf9cbb702"
-"""SHA-256 of the texts of train, valid and test, one after the other."""
 
 
-class Copies(CatalogueSource):
+class Copies(ComputedSource):
     """One letter a symbol; only train and valid have copies."""
 
     name = "copies"
+    SHA256 = "ff67dad0d584bc6a511aeb052c36653360fa586d634a7530933435fbf9cbb702"
 
-    def __init__(self, from_file: Path | None = None) -> None:
-        if from_file is not None:
-            raise UserError(f"--from-file {from_file}: {self.name} is computed", "drop the option")
-        super().__init__()
-
-    def checksum(self) -> str:
-        return SHA256
-
-    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
-        digest = hashlib.sha256()
-        texts: dict[Split, TextPart] = {}
-        for split, seed in SEEDS.items():
-            draw = PROCESS.fresh if split == "test" else PROCESS.repeated
-            symbols = draw(CORPORA[self.name].tokens[split] or 0, 10 * seed)
-            text = "".join(chr(FIRST + symbol) for symbol in symbols.tolist()).encode()
-            digest.update(text)
-            path = scratch / f"{split}.txt"
-            path.write_bytes(text)
-            texts[split] = TextPart(path)
-        assert digest.hexdigest() == SHA256, "numpy no longer draws the same bits"
-        return texts
+    def compute(self, split: Split, length: int, seed: int) -> bytes:
+        draw = PROCESS.fresh if split == "test" else PROCESS.repeated
+        symbols = draw(length, 10 * seed).tolist()
+        return "".join(chr(FIRST + symbol) for symbol in symbols).encode()

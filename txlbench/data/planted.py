@@ -6,21 +6,15 @@ else it is uniform in its alphabet. Every symbol has at most one child, so that 
 context shorter than the lag tells anything about it, and the last token names the stream.
 """
 
-import hashlib
 import string
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from txlbench.config.base import Split
-from txlbench.config.catalogue import CORPORA
-from txlbench.data.source import CatalogueSource
-from txlbench.data.text import TextPart
-from txlbench.errors import UserError
+from txlbench.data.source import ComputedSource
 
 
 @dataclass(frozen=True)
@@ -99,35 +93,16 @@ def _last_begun(repeated: NDArray[np.bool_], lag: int) -> NDArray[np.int64]:
 
 
 PROCESS = PlantedProcess()
-SEEDS: Mapping[Split, int] = {"train": 1, "valid": 2, "test": 3}
-SHA256 = "0e057cdf8023f8c45e28755197f6d7195bcd2f7eea92a1e23269f5f3f9736a67"
-"""SHA-256 of the texts of train, valid and test, one after the other."""
 
 
-class Planted(CatalogueSource):
+class Planted(ComputedSource):
     """One letter a symbol; each split is a sequence of its own that begins with stream 0."""
 
     name = "planted"
+    SHA256 = "0e057cdf8023f8c45e28755197f6d7195bcd2f7eea92a1e23269f5f3f9736a67"
 
-    def __init__(self, from_file: Path | None = None) -> None:
-        if from_file is not None:
-            raise UserError(f"--from-file {from_file}: {self.name} is computed", "drop the option")
-        super().__init__()
-
-    def checksum(self) -> str:
-        return SHA256
-
-    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
-        digest = hashlib.sha256()
-        texts: dict[Split, TextPart] = {}
-        for split, seed in SEEDS.items():
-            text = letters(CORPORA[self.name].tokens[split] or 0, seed)
-            digest.update(text)
-            path = scratch / f"{split}.txt"
-            path.write_bytes(text)
-            texts[split] = TextPart(path)
-        assert digest.hexdigest() == SHA256, "numpy no longer draws the same bits"
-        return texts
+    def compute(self, split: Split, length: int, seed: int) -> bytes:  # noqa: ARG002
+        return letters(length, seed)
 
 
 def letters(length: int, seed: int) -> bytes:

@@ -1,6 +1,7 @@
 """Sources of corpora: a checksum, a text for each split, and how texts become symbols."""
 
 import csv
+import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -105,6 +106,40 @@ class CatalogueSource(CorpusSource):
         entry = CORPORA[self.name]
         self.level, self.split_rule = entry.level, entry.split_rule
         self.from_file = from_file
+
+
+class ComputedSource(CatalogueSource):
+    """A corpus that is computed, one letter a symbol; each split has a seed of its own.
+
+    A subclass sets `name` and `SHA256`, of the texts of train, valid and test, one after the other.
+    """
+
+    SEEDS: ClassVar[Mapping[Split, int]] = {"train": 1, "valid": 2, "test": 3}
+    SHA256: ClassVar[str]
+
+    def __init__(self, from_file: Path | None = None) -> None:
+        if from_file is not None:
+            raise UserError(f"--from-file {from_file}: {self.name} is computed", "drop the option")
+        super().__init__()
+
+    @abstractmethod
+    def compute(self, split: Split, length: int, seed: int) -> bytes:
+        """The text of a split, `length` letters in UTF-8."""
+
+    def checksum(self) -> str:
+        return self.SHA256
+
+    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
+        digest = hashlib.sha256()
+        texts: dict[Split, TextPart] = {}
+        for split, seed in self.SEEDS.items():
+            text = self.compute(split, CORPORA[self.name].tokens[split] or 0, seed)
+            digest.update(text)
+            path = scratch / f"{split}.txt"
+            path.write_bytes(text)
+            texts[split] = TextPart(path)
+        assert digest.hexdigest() == self.SHA256, "numpy no longer draws the same bits"
+        return texts
 
 
 LARGEST_FIELD = 1 << 30
