@@ -109,8 +109,9 @@ def contexts(model: LanguageModel, tokens: Tensor) -> float:
     return _largest(whole - torch.stack(alone, dim=1))
 
 
-UNDERFLOW = 1e-200
-"""Attention in float64 below which its logarithm says nothing; keys of large scores leave it."""
+UNDERFLOW = 1e-300
+"""Attention in float64 below which odds are lost, as beside keys of very large scores. NaN is not:
+it has to show."""
 
 
 def distance_alone(model: LanguageModel, tokens: Tensor, vocabulary: int) -> float:
@@ -123,18 +124,23 @@ def distance_alone(model: LanguageModel, tokens: Tensor, vocabulary: int) -> flo
     places = torch.arange(length)
     changed = text.repeat(length, 1)
     changed[places, places] = (changed[places, places] + 1) % vocabulary
-    odds, others = _first_odds(model, text), _first_odds(model, changed)
-    longer = _first_odds(model, torch.cat([tokens[:1, -1:], text], dim=1))[..., 1:, 1:]
+    odds, lost = _first_odds(model, text)
+    others, lost_there = _first_odds(model, changed)
+    after_one = _first_odds(model, torch.cat([tokens[:1, -1:], text], dim=1))
+    longer, lost_later = (each[..., 1:, 1:] for each in after_one)
     elsewhere = places[:, None] != places
     compared = (places[:, None] >= places) & elsewhere[:, :, None] & elsewhere[:, None, :]
     return max(
-        _largest((others - odds).masked_fill(~compared, 0).nan_to_num(0)),
-        _largest((longer - odds).tril().nan_to_num(0)),
+        _largest((others - odds).masked_fill(~compared | lost | lost_there, 0)),
+        _largest((longer - odds).masked_fill(lost | lost_later, 0).tril()),
     )
 
 
-def _first_odds(model: LanguageModel, tokens: Tensor) -> Tensor:
-    """Logarithms of attention in the first layer over that to the query itself: [H, B, T, T]."""
+def _first_odds(model: LanguageModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithms of attention in the first layer over that to the query itself, [H, B, T, T].
+
+    Beside them, where they are lost as attention has underflowed.
+    """
     found: list[Tensor] = []
 
     def observe(layer: int, _: Tensor, attention: Tensor | None) -> None:
@@ -142,8 +148,10 @@ def _first_odds(model: LanguageModel, tokens: Tensor) -> Tensor:
             found.append(attention.detach())
 
     model(tokens, model.initial_state(len(tokens), AttentionSpan(mem_len=0)), observe)
-    logs = found[0].masked_fill(found[0] < UNDERFLOW, torch.nan).log()
-    return logs - logs.diagonal(dim1=-2, dim2=-1)[..., None]
+    logs = found[0].clamp(min=torch.finfo(found[0].dtype).tiny).log()
+    small = found[0] < UNDERFLOW
+    own, own_is_small = (each.diagonal(dim1=-2, dim2=-1)[..., None] for each in (logs, small))
+    return logs - own, small | own_is_small
 
 
 def cut_dependence(
