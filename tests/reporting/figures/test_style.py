@@ -2,10 +2,13 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from tests.reporting.figure_records import LONG
 from tests.reporting.laboratory import Laboratory, quality
@@ -58,6 +61,28 @@ def test_a_paper_gets_a_narrow_pdf_without_title(laboratory: Laboratory, tmp_pat
     assert "commit" not in drawn
     again = draw_all(results, source, tmp_path / "again", look)
     assert [a.read_bytes() for a in paths] == [b.read_bytes() for b in again]
+
+
+def test_the_last_bits_of_the_layouts_solver_reach_no_file(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The solver orders its constraints by address: its result differs between two calls."""
+    results = read_results(laboratory.finished(seeds=[1]))
+    source = Provenance.of(results, "txlbench figures")
+    exact = ConstrainedLayoutEngine.execute
+
+    def disturbed(engine: ConstrainedLayoutEngine, figure: Figure) -> Any:
+        found = exact(engine, figure)
+        for axes in figure.axes:
+            bounds = axes.get_position(original=True).bounds
+            axes.set_position([np.nextafter(np.float64(part), 2) for part in bounds])
+        return found
+
+    look = Look(formats=("svg", "png"))
+    once = [p.read_bytes() for p in draw_all(results, source, tmp_path / "once", look)]
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", disturbed)
+    again = [p.read_bytes() for p in draw_all(results, source, tmp_path / "again", look)]
+    assert again == once
 
 
 def test_long_names_lose_their_middle() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
@@ -252,7 +253,6 @@ def write_figure(
             path,
             lambda file, kind=kind, about=about: save(drawing.figure, file, kind, about),  # type: ignore[misc]
         )
-        drawing.figure.set_layout_engine("none")  # laid out once, at the first drawing
         paths.append(path)
     return paths
 
@@ -298,6 +298,17 @@ def frame(drawing: Drawing, source: FigureSource, note: str, with_title: bool) -
         _write(figure, line, 0.05 + 1.4 * small / 72 * above, size=small, color=GREY)
     if drawing.key:
         _add_key(figure, drawing.key, columns, bottom)
+    _lay_out(figure)
+
+
+def _lay_out(figure: Figure) -> None:
+    """Lays out once; places are rounded, as the solver's last bits differ from run to run."""
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position(np.round(axes.get_position(original=True).bounds, 6).tolist())
 
 
 def _write(figure: Figure, text: str, y: float, **style: Any) -> None:
