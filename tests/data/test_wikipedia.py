@@ -154,6 +154,19 @@ def test_the_sample_is_what_the_catalogue_says_and_needs_no_network(monkeypatch)
     assert corpus.warnings == ()
 
 
+def test_the_shuffled_sample_has_the_sentences_of_each_split_in_another_order():
+    plain, shuffled = prepare(CONFIG), prepare(CorpusConfig(name="enwiki-shuffled"))
+    assert shuffled.tokens == plain.tokens == CORPORA["enwiki-shuffled"].tokens
+    assert shuffled.checksum != plain.checksum
+    for split in ("train", "valid", "test"):
+        before, after = (corpus.ids(split).tobytes() for corpus in (plain, shuffled))
+        sentences = wikipedia.SENTENCE_ENDS.split(before)
+        assert b"".join(sentences) == before != after
+        longest = max(sentences, key=len)
+        assert after.count(longest) == before.count(longest) == 1
+        assert (np.bincount([*before]) == np.bincount([*after])).all()
+
+
 def test_neither_gensim_nor_torch_is_imported():
     code = (
         "import sys; from txlbench.config.run_config import CorpusConfig; "

@@ -247,6 +247,9 @@ _CORPORA = {
     "enwiki-sample": CorpusEntry(
         f"{_WIKIPEDIA}EnwikiSample", "byte", "90/5/5", 256, 5_480_771, 304_487, 304_488,
         "6 MB of Wikipedia XML, no download"),
+    "enwiki-shuffled": CorpusEntry(
+        f"{_WIKIPEDIA}EnwikiShuffled", "byte", "90/5/5, sentences shuffled", 256,
+        5_480_771, 304_487, 304_488, "the same, its sentences in random order"),
     "enwiki-words": CorpusEntry(
         "txlbench.data.wikipedia_words:EnwikiWords", "word",
         "90/5/5 by articles, markup removed by gensim", 12_733, 467_996, 22_815, 29_277,

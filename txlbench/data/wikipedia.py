@@ -1,4 +1,4 @@
-"""Wikipedia as bytes and characters: `enwik8`, `enwik8-official`, `text8` and `enwiki-sample`.
+"""Wikipedia as bytes and characters: `enwik8`, `enwik8-official`, `text8`, `enwiki-sample`.
 
 `enwik8` and `text8` are made of the first 10^8 bytes of Wikipedia and split by bytes: XML as it
 is, and only the letters a to z and the space. `enwik8-official` is enwik8 as the released code
@@ -7,11 +7,13 @@ and has 204 symbols (Dai et al. 2019, code). Streams that keep newlines score ab
 character lower; numbers on the two are not comparable.
 
 `enwiki-sample` is 6 MB of Wikipedia XML without a download: a test file of the gensim package,
-found without importing the package, and split 90/5/5 by bytes.
+found without importing the package, and split 90/5/5 by bytes. `enwiki-shuffled` is the same bytes
+with the sentences of each split in random order.
 """
 
 import bz2
 import hashlib
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -19,8 +21,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
+import numpy as np
+
 from txlbench.config.base import Split
 from txlbench.data.download import PublishedFile
+from txlbench.data.planted import uniform
 from txlbench.data.published import PublishedCorpus, verify
 from txlbench.data.source import CatalogueSource
 from txlbench.data.text import CHUNK, SPLITS, TextPart, cut
@@ -150,6 +155,39 @@ class EnwikiSample(CatalogueSource):
             remedy = "give another copy" if self.from_file else REMEDY
             raise UserError(f"{path}: SHA-256 of the text is {found}, not {SHA256}", remedy)
         return text
+
+
+SENTENCE_ENDS = re.compile(rb"(?<=[.!?] )|(?<=\n)")
+SHUFFLED_SHA256 = "4906a500a039b62aa8c6e68ea0c3f03d861047ae0718009b3031c96e03a89ac1"
+"""SHA-256 of the texts of train, valid and test, one after the other."""
+
+
+class EnwikiShuffled(EnwikiSample):
+    """Wikipedia without long dependencies, as One Billion Word is: its sentences are shuffled.
+
+    A sentence ends with its line, or behind a full stop, question or exclamation mark and a space;
+    half of the bytes are in sentences of more than 200. Each split has the bytes that it has in
+    `enwiki-sample`, so the two differ in nothing but what stands before a sentence.
+    """
+
+    name = "enwiki-shuffled"
+
+    def checksum(self) -> str:
+        return SHUFFLED_SHA256
+
+    def texts(self, scratch: Path) -> Mapping[Split, TextPart]:
+        source, digest = np.random.PCG64(1), hashlib.sha256()
+        texts: dict[Split, TextPart] = {}
+        for split, part in super().texts(scratch).items():
+            sentences = SENTENCE_ENDS.split(part.path.read_bytes()[part.start : part.stop])
+            order = np.argsort(uniform(source, len(sentences)), kind="stable")
+            text = b"".join(sentences[place] for place in order)
+            digest.update(text)
+            path = scratch / f"{split}.txt"
+            path.write_bytes(text)
+            texts[split] = TextPart(path)
+        assert digest.hexdigest() == SHUFFLED_SHA256, "numpy no longer draws the same bits"
+        return texts
 
 
 def _packaged() -> Path:
