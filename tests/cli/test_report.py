@@ -46,6 +46,17 @@ def test_a_page_of_each_result_and_an_index(laboratory):
     assert not Path("results/a/table.md").exists(), "pages only"
 
 
+def test_published_results_get_pages_and_an_index(laboratory):
+    laboratory.finished(name="a")
+    make_speed()
+    status, paths, _ = report("--publish", "published")
+    assert status == 0
+    assert {"published/speed-1/speed.html", "published/a/report.html"} < set(paths)
+    assert paths[-1] == "published/index.html"
+    assert "a/report.html" in Path("published/index.html").read_text()
+    assert not Path("results/a/report.html").exists()
+
+
 def test_a_single_result_gets_its_page_alone(laboratory):
     laboratory.experiment(name="a")
     make_speed()

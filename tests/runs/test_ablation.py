@@ -6,6 +6,7 @@ command line have all of it together.
 An experiment file that was edited half-way: what begins anew, and why.
 """
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ from tests.runs.trial import (
     write_spec,
     write_text,
 )
+from txlbench.commands.model_ref import resolve
 from txlbench.errors import ExitStatus, UserError
+from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.schema import RunState
+from txlbench.reporting.publication import copy_records
 from txlbench.runs.ablation import ablate
 from txlbench.runs.plan import Request
 from txlbench.runs.plan_record import describe_plan
@@ -100,6 +104,28 @@ def test_what_another_experiment_has_trained_is_copied_and_only_measured():
     write_spec(name="third")
     _, watched = run_suite()
     assert (watched.started, watched.finished_before) == ([], 1)
+
+
+def test_records_without_weights_stay_as_they_are_and_are_nobody_s_model():
+    write_spec()
+    run_suite()
+    copies, _ = copy_records([ExperimentDirectory(OUT)], [], Path("published"))
+    shutil.rmtree(OUT)
+    copies[0].path.rename(OUT)
+    before = snapshot(OUT / "runs")
+    outcome, watched = run_suite()
+    assert (outcome.status, watched.started, watched.warnings) == (ExitStatus.DONE, [], [])
+    write_spec({"evaluate.attention_lengths": [4, 8, 12]})
+    outcome, watched = run_suite()
+    assert outcome.status is ExitStatus.RUN_FAILED
+    assert watched.started == []
+    (warning,) = watched.warnings
+    assert warning == "trial (seed 1): no weights are here to measure; --out DIR trains it anew"
+    assert snapshot(OUT / "runs") == before
+    with pytest.raises(UserError, match=r"published without weights; train the run anew with `abl"):
+        resolve("trial/trial")
+    write_spec(name="other")
+    assert describe_plan(plan_of()).runs[0].copied_from == ""
 
 
 @pytest.mark.full

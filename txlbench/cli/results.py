@@ -171,9 +171,22 @@ def _rebuild(path: Path, write: Callable[[], Made]) -> bool:
     return not damage
 
 
-@verb("report", "txlbench report", "txlbench report results/quick")
+@verb(
+    "report",
+    "txlbench report",
+    "txlbench report results/quick",
+    "txlbench report results/quick --publish published",
+)
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
-def report(directories: tuple[Path, ...]) -> int:
+@click.option(
+    "--publish",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Copies the records there, without weights, logs and losses by token, and makes pages, "
+    "tables and figures from the copies, for a repository.",
+)
+def report(directories: tuple[Path, ...], folder: Path | None) -> int:
     """Make a page of each result, and an index of all.
 
     DIRECTORIES are experiments, results of `recl`, `speed` and other verbs, or folders of them;
@@ -185,12 +198,27 @@ def report(directories: tuple[Path, ...]) -> int:
 
     command = " ".join(["txlbench report", *map(str, directories)])
     experiments, findings = results_at(directories)
+    if folder is not None:
+        return _publish_copies(experiments, findings, folder)
     whole = [_rebuild(each, partial(_page_of_finding, each, command)) for each in findings]
     whole += [
         _rebuild(each.path, partial(_page_of_experiment, each, command)) for each in experiments
     ]
     for folder in index_folders(directories):
         click.echo(write_index(folder))
+    return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
+
+
+def _publish_copies(
+    experiments: list[ExperimentDirectory], findings: list[Path], folder: Path
+) -> int:
+    from txlbench.reporting.pages.result_index import write_index
+    from txlbench.reporting.publication import copy_records, publish_experiment, publish_finding
+
+    copies, paths = copy_records(experiments, findings, folder)
+    whole = [_rebuild(path, partial(publish_finding, path)) for path in paths]
+    whole += [_rebuild(each.path, partial(publish_experiment, each)) for each in copies]
+    click.echo(write_index(folder))
     return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
 
 

@@ -214,6 +214,9 @@ def _of_run(reference: str, run: RunDirectory, checkpoint: str) -> ModelRef:
     name = "best" if imported else checkpoint
     path = run.checkpoints / f"{name}.pt"
     if not path.is_file():
+        if run.read_summary().training is not None and not run.has_weights:
+            problem = f"{run.path}: records that were published without weights"
+            raise UserError(problem, "train the run anew with `ablate --out DIR`")
         raise UserError(f"{path}: no such checkpoint", "train the run first")
     config: Settings
     if imported:

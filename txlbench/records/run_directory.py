@@ -179,6 +179,11 @@ class RunDirectory:
         return not self.damage() and not self.is_worked_on
 
     @property
+    def has_weights(self) -> bool:
+        """Whether checkpoints lie here, as they do not where records were published."""
+        return any(self.checkpoints.glob("*.pt"))
+
+    @property
     def attempts(self) -> int:
         """How often the run was started."""
         return self.read_status().attempts

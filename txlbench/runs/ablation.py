@@ -143,7 +143,10 @@ def ablate(request: Request, watcher: Watcher) -> Ablation:
             mirror.follow()
         if complaint := mirror.finish():
             watcher.warn(complaint)
-    bad = any(run.directory.current_state is not RunState.FINISHED for run in whole)
+    bad = any(
+        run.directory.current_state is not RunState.FINISHED or run.need() is not Need.NOTHING
+        for run in whole
+    )
     status = ExitStatus.RUN_FAILED if bad or len(whole) < len(plan) else ExitStatus.DONE
     return Ablation(status, written.text, _places(directory))
 
@@ -290,7 +293,9 @@ def _choose(plan: list[PlannedRun], request: Request, watcher: Watcher) -> list[
     wanted = {Need.TRAINING, Need.EVALUATION} | ({Need.RETRY} if request.retry else set())
     todo = []
     for run in plan:
-        if (need := run.need()) in wanted:
+        if (need := run.need()) is Need.EVALUATION and not run.directory.has_weights:
+            watcher.warn(f"{run.title}: no weights are here to measure; --out DIR trains it anew")
+        elif need in wanted:
             todo.append(run)
         elif need is Need.RETRY:
             state = run.directory.state

@@ -123,6 +123,8 @@ class PlannedRun:
         if summary.training is None:
             return Need.TRAINING
         complete = all(summary.outcome(each) for each in self.evaluations)
+        if complete and not self.directory.has_weights:  # published, without single evaluations
+            return Need.NOTHING
         if complete and not missing(self.directory, self.config, self.evaluations):
             return Need.NOTHING
         return Need.EVALUATION
@@ -198,8 +200,9 @@ def trained_elsewhere(run: PlannedRun) -> RunDirectory | None:
     others = [replace(run, directory=each.run(run.id)) for each in find_experiments(RESULTS)]
     for need in (Need.NOTHING, Need.EVALUATION):
         for other in others:
-            if other.need() is need and other.directory.is_usable:
-                return other.directory
+            directory = other.directory
+            if other.need() is need and directory.is_usable and directory.has_weights:
+                return directory
     return None
 
 
