@@ -39,8 +39,8 @@ def copy_records(
     Raises:
         UserError: if a result there has weights, and so is no copy; then nothing was copied.
     """
-    for source in [*(each.path for each in experiments), *(each.parent for each in findings)]:
-        _refuse_originals(folder / source.resolve().name, source)
+    for original in [*(each.path for each in experiments), *(each.parent for each in findings)]:
+        _refuse_originals(folder / original.resolve().name, original)
     copies = [ExperimentDirectory(folder / each.path.resolve().name) for each in experiments]
     for source, copy in zip(experiments, copies, strict=True):
         _copy_experiment(source, copy)
