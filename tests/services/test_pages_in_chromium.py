@@ -25,7 +25,8 @@ from txlbench.reporting.report import report
 
 pytestmark = pytest.mark.services
 
-PUBLISHED = sorted((Path(__file__).parents[2] / "experiments").glob("*.html"))
+ROOT = Path(__file__).parents[2]
+PUBLISHED = [*sorted(ROOT.glob("experiments/*.html")), *sorted(ROOT.glob("results/**/*.html"))]
 PLACES = [
     *("index.html", "small/report.html", "wide/report.html"),
     *(f"{Path(name).stem}/{Path(name).stem}.html" for name in FINDINGS),
