@@ -28,6 +28,13 @@ class UserError(Exception):
         super().__init__(" ".join(message.splitlines()))
 
 
+class MissingPlugin(UserError, ValueError):
+    """A configuration names what is not known here, and what a plug-in that was not given may have.
+
+    A ValueError too, so that validators raise it.
+    """
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The remedy for an unknown `name`: the nearest known spelling and the list of all."""
     known = list(known)

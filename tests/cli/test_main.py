@@ -1,6 +1,9 @@
 """The command line as people meet it: help, exit statuses, and what bad input is told."""
 
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -312,3 +315,16 @@ def test_an_empty_path_is_refused(words):
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 2
     assert ": empty; give a path or drop the option" in done.output
+
+
+def test_sigterm_interrupts_as_ctrl_c_does(typed, monkeypatch):
+    def ended(**_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    monkeypatch.setattr(cli, "main", ended)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert typed("context") == (ExitStatus.INTERRUPTED, "", "interrupted\n")
+    finally:
+        signal.signal(signal.SIGTERM, before)

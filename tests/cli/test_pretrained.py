@@ -174,6 +174,14 @@ def without_a_weight(folder):
     save_file(weights, path, metadata={"format": "pt"})
 
 
+def with_a_weight_more(folder):
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    weights = load_file(path) | {"vision.proj": torch.ones(2)}
+    save_file(weights, path, metadata={"format": "pt"})
+
+
 def with_layers_beyond(folder):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "num_hidden_layers": 1}))
@@ -234,6 +242,15 @@ def test_a_model_that_cannot_be_had_is_one_line(damage, said, verb, typed, model
     assert status == ExitStatus.USAGE
     assert len(errors.splitlines()) == 1 or "windows to read" in errors, errors
     assert said in errors
+
+
+def test_weights_that_are_not_used_are_named_once(typed, models, tmp_path):
+    folder = copied(models, tmp_path)
+    with_a_weight_more(folder)
+    status, _, errors = typed("eval", f"hf:{folder}", "--corpus", models / "text.txt")
+    assert status == 0
+    said = f"Warning: hf:{folder}: a weight of its files is not used, such as vision.proj"
+    assert errors.splitlines().count(said) == 1
 
 
 @pytest.mark.parametrize(

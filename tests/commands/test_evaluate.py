@@ -397,3 +397,20 @@ def test_an_imported_run_of_an_earlier_version_is_read():
     config = run.read_imported()
     assert (config.model.clamp_len, config.model.same_length) == (30, True)
     assert (config.tgt_len, config.memory) == (64, 40)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"model.encoding": "al-rfou"}, "al-rfou has no memory, as its positions begin anew"),
+        ({"model.encoding": "absolute"}, "absolute has no memory"),
+        ({"model.kind": "lstm"}, "lstm has no memory but a state, which is carried on"),
+        ({"model.encoding": "rope"}, None),
+    ],
+)
+def test_memory_of_a_model_that_has_none_is_told(settings, said):
+    run = run_of({**settings, "train.recurrence": False})
+    assert asked(run).suspicion is None
+    assert asked(run, mem_len=0).suspicion is None
+    found = asked(run, mem_len=8).suspicion
+    assert found is None if said is None else said in found

@@ -93,3 +93,12 @@ def test_a_file_that_the_verb_wrote_is_replaced():
 @pytest.mark.full
 def test_its_models_keep_every_invariant():
     assert not any(found.broken for found in check_experiments([new_experiment("mine")]))
+
+
+def test_an_empty_text_is_refused(folder):
+    (folder / "empty.txt").touch()
+    for corpus in ("empty.txt", "my text: 1.txt"):
+        (folder / "my text: 1.txt").write_text("")
+        with pytest.raises(UserError, match=f"{corpus}: empty; give a text"):
+            new_experiment("mine", corpus)
+    assert not (folder / "mine.yaml").exists()

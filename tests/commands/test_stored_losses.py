@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from tests.runs.trial import execute_all, finished, plan_of, write_spec
+from tests.runs.trial import execute_all, finished, plan_of, write_spec, write_text
+from txlbench.commands import stored_losses
 from txlbench.commands.load_model import export_model, import_model
 from txlbench.commands.model_ref import resolve
 from txlbench.commands.recl_request import ReclRequest
 from txlbench.commands.stored_losses import context_losses_of, losses_of_all
-from txlbench.config.base import AttentionSpan
+from txlbench.config.base import AttentionSpan, RopeScaling
+from txlbench.config.grid import load_experiment
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.evaluation import context_losses
 from txlbench.evaluation.context_positions import count_windows
+from txlbench.records.experiment_directory import ExperimentDirectory
 
 CPU = torch.device("cpu")
 ASKED = ReclRequest(groups=(), contexts=(4, 8, 16), tokens=20, device="cpu")
@@ -339,3 +342,52 @@ def test_progress_counts_the_windows_of_all_models():
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
     assert (seen[0][1], seen[-1][1]) == (0, total)
     assert {reference for reference, *_ in seen} == {str(run) for run in runs}
+
+
+def test_models_on_different_texts_are_refused_before_they_are_read(folder):
+    first = run_of()
+    write_text(folder / "other.txt", seed=2)
+    write_spec(name="second", corpus={"name": "other", "path": "other.txt"})
+    second = finished("results/second")
+    names = (str(first.path), str(second.path))
+    request = replace(ASKED, groups=(names,))
+    with pytest.raises(UserError, match=r"is read on test of other, but .* on test of mine"):
+        losses_of_all(names, request, refuse)
+    apart = replace(ASKED, groups=tuple((name,) for name in names))
+    assert len(losses_of_all(names, apart)) == 2
+
+
+def test_losses_that_memory_does_not_hold_are_refused_with_an_estimate(monkeypatch):
+    run = run_of()
+    needed = stored_losses.BYTES_OF_A_LOSS * 3 * 20
+    monkeypatch.setattr(stored_losses, "memory_limit", lambda: needed - 1)
+    with pytest.raises(UserError, match=r"losses of 20 tokens at 3 contexts of up to 16 take ab"):
+        context_losses_of(str(run.path), ASKED, refuse)
+    monkeypatch.setattr(stored_losses, "memory_limit", lambda: needed)
+    assert losses(run.path).losses.shape == (3, 20)
+
+
+def test_windows_scale_rotary_positions_as_the_rows_evaluation_does():
+    """Rows that differ in their evaluation share a run; each is read as it is evaluated."""
+    kinds = [None, "pi", "yarn"]
+    rows = [{"label": str(k), "set": {"evaluate.rope_scaling": k}} for k in kinds]
+    # Large weights, so that little training leaves attention that tells keys apart.
+    settings = {"train.recurrence": False, "model.init_std": 0.5}
+    write_spec({"model.encoding": "rope", **settings}, rows=rows)
+    execute_all(plan_of())
+    ExperimentDirectory(Path("results/trial")).write_spec(load_experiment(Path("spec.yaml")))
+    plain, pi, yarn = (losses(f"trial/{kind}") for kind in kinds)
+    assert "rope_scaling" not in plain.settings
+    assert pi.settings["rope_scaling"] == "pi by 2"
+    assert np.abs(pi.losses - plain.losses).max() > 1e-3
+    assert np.abs(pi.losses - yarn.losses).max() > 1e-4
+    model = resolve("trial/pi").load(CPU).model
+    ids = prepare(CorpusConfig(name="mine", path="mine.txt")).ids("test")
+    span = AttentionSpan(mem_len=16, rope=RopeScaling(kind="pi", factor=2.0, trained=8))
+    for row, context in enumerate((4, 8, 16)):
+        found = pi.losses[row, 3]
+        assert found == pytest.approx(alone(model, ids, context, pi.positions[3], span), abs=1e-5)
+    within = replace(ASKED, contexts=(4, 8))
+    np.testing.assert_array_equal(
+        losses("trial/pi", within).losses, losses("trial/None", within).losses
+    )

@@ -337,3 +337,27 @@ def test_settings_of_memory_without_effect_are_warned_of(text, warning):
 def test_settings_of_memory_in_the_base_mean_something_to_some_rows():
     text = "model: {memory: shift}\ngrid: {train.recurrence: [true, false]}"
     assert experiment(text).warnings == ()
+
+
+HF = "model.kind: hf, model.architecture: llama"
+MIXED = f"rows:\n- {{label: a}}\n- {{label: b, set: {{{HF}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"rows:\n- set: {{{HF}, model.dropout: 0.2}}\n", "4: rows.0.set.model.dropout"),
+        ("grid: {model.kind: [hf], model.architecture: [llama], model.n_layer: [1, 2]}\n",
+         "3: grid.model.n_layer"),
+        ("model: {kind: hf, architecture: llama, d_model: 32}\n", "3: model.d_model"),
+        (f"{MIXED}tune: {{model.dropout: [0.1, 0.2]}}\n", "6: tune.model.dropout"),
+    ],
+)  # fmt: skip
+def test_keys_that_mean_nothing_to_an_architecture_are_refused(text: str, place: str):
+    with pytest.raises(UserError, match=f"^trial.yaml:{place}: means nothing .*model.config"):
+        experiment(text)
+
+
+def test_other_rows_of_the_file_have_such_keys():
+    assert experiment(f"model: {{n_layer: 2}}\n{MIXED}").warnings == ()
+    assert experiment(f"grid: {{model.n_layer: [1, 2]}}\n{MIXED}").warnings == ()

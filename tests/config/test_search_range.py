@@ -75,3 +75,28 @@ def test_the_written_file_has_rows_with_their_winners():
     assert again.lines[0].tuned == RECORD
     assert again.lines[1].run_ids == second.run_ids
     assert len(again.lines[0].run_ids) == 2
+
+
+def tuned(**ranges):
+    keys = {"size": "train.batch_size", "chunk": "train.batch_chunk", "rate": "train.lr"}
+    tune = {keys[key]: {"choices": value} for key, value in ranges.items()}
+    base = {**BASE, "train": {"batch_size": 4}}
+    return expand(parse_yaml(dump_yaml({**base, "tune": tune}), "x.yaml"))
+
+
+def test_a_value_that_only_another_tuned_value_allows_is_tried():
+    found = tuned(size=[4, 6], chunk=[1, 3])
+    (warning,) = found.warnings
+    assert "tune: train.batch_chunk 3 with train.batch_size 4 cannot be" in warning
+    assert "such trials count as failed" in warning
+
+
+def test_values_whose_combination_cannot_be_are_told_before_a_trial():
+    (warning,) = tuned(size=[6, 8], chunk=[2, 3], rate=[0.1, 0.2]).warnings
+    assert "train.batch_chunk 3 with train.batch_size 8 cannot be" in warning
+    assert tuned(size=[6, 12], chunk=[2, 3]).warnings == ()
+
+
+def test_a_value_that_no_other_tuned_value_allows_is_refused():
+    with pytest.raises(UserError, match=r"x\.yaml:\d+: .*batch_chunk"):
+        tuned(size=[4, 8], chunk=[1, 3])

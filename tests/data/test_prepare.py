@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from txlbench.config.run_config import CorpusConfig
+from tests.plugged import forgotten, written
+from txlbench.config.plugins import load_files
+from txlbench.config.run_config import CorpusConfig, corpus_named
 from txlbench.data import download
 from txlbench.data import prepare as prepare_module
 from txlbench.data.prepare import find_prepared, prepare
@@ -357,3 +359,55 @@ def test_five_times_the_text_needs_no_more_memory(tmp_path):
     peak(tmp_path, 2)  # What is imported late counts for no text.
     once = peak(tmp_path, 2_000)
     assert peak(tmp_path, 10_000) < 1.05 * once
+
+
+PLUGGED = """
+from txlbench.config.catalogue import CorpusEntry, register_corpus
+from txlbench.data.source import CatalogueSource
+from txlbench.data.text import TextPart
+
+class Mine(CatalogueSource):
+    name = "plugged"
+
+    def checksum(self):
+        return "a" * 64
+
+    def texts(self, scratch):
+        path = scratch / "text.txt"
+        path.write_text("some text " * 9)
+        return dict.fromkeys(("train", "valid", "test"), TextPart(path))
+
+register_corpus("plugged", CorpusEntry(Mine, "char", "computed", vocabulary_size=None))
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("path = scratch", "raise RuntimeError('down')  #", r":\d+: Mine: RuntimeError: down"),
+        ("path = scratch", "raise OSError('no answer')  #", r":\d+: Mine: OSError: no answer"),
+        ("path = scratch", "raise SystemExit(3)  #", r":\d+: Mine: SystemExit: 3"),
+        ('return "a" * 64', "return 1 / 0", r":\d+: Mine: ZeroDivisionError"),
+        ('return "a" * 64', "return b'a'", r": Mine: TypeError: checksum\(\) gave b'a'"),
+        ("return dict", "return None and dict", ": Mine: TypeError"),
+        ('"valid", "test"', '"valid"', r": Mine: TypeError: texts\(\) gave no test"),
+        ("TextPart(path))", "'text')", ": Mine: AttributeError"),
+    ],
+)
+def test_a_plugged_corpus_that_fails_is_named_with_its_file(tmp_path, old, new, why):
+    assert old in PLUGGED
+    with forgotten():
+        load_files([written(tmp_path, PLUGGED.replace(old, new))])
+        with pytest.raises(UserError, match=rf"mine\.py{why}.*; mend the plug-in"):
+            prepare(corpus_named("plugged"))
+        if "checksum" in why or "Zero" in why:
+            with pytest.raises(UserError, match=rf"mine\.py{why}"):
+                find_prepared(corpus_named("plugged"))
+
+
+def test_a_plugged_corpus_whose_file_is_missing_names_that(tmp_path):
+    with forgotten():
+        text = PLUGGED.replace("path.write_text(", "(scratch / 'gone').read_text(), (")
+        load_files([written(tmp_path, text)])
+        with pytest.raises(UserError, match="gone: No such file"):
+            prepare(corpus_named("plugged"))

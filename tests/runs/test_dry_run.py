@@ -303,3 +303,10 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_corpus_is_prepared
     with pytest.raises(UserError, match="--device cuda:99"):
         run_ablation(Request(Path("spec.yaml"), device="cuda:99"), Watched())
     assert not (folder / "data").exists()
+
+
+def test_an_empty_text_is_refused(folder):
+    write_spec()
+    (folder / "mine.txt").write_text("")
+    with pytest.raises(UserError, match=r"mine\.txt: empty; give a text"):
+        changed_texts(plan_of(), "cpu")

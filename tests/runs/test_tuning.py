@@ -18,6 +18,7 @@ from txlbench.runs import tuning
 from txlbench.runs.executors import choose
 from txlbench.runs.plan import Request, open_experiment
 from txlbench.runs.plan_record import describe_plan
+from txlbench.runs.status import spares, status_lines
 from txlbench.runs.tuning import open_studies
 
 OUT = Path("results/trial")
@@ -162,6 +163,36 @@ def test_only_some_rows_are_tuned(one_process):
     run_suite(tune_trials=2, only=("recurrence=true",))
     tuned, other = ExperimentDirectory(OUT).read_spec().lines
     assert (tuned.tuned.trials, other.tuned) == (2, None)
+
+
+def test_trials_that_lost_are_named_as_such(one_process):
+    write_spec(grid=GRID, tune=TUNE | {"train.max_step": [10, 12]})
+    run_suite(tune_trials=3)
+    lines = [line for line, _ in status_lines(ExperimentDirectory(OUT))]
+    assert "4 trials of tuning that did not win" in lines
+    assert not any("other settings" in line for line in lines)
+    assert sum(", train.lr " in line for line in lines) == 4
+    found = list(spares(ExperimentDirectory(OUT)))
+    reasons = [each.reason for each in found if each.path.is_dir()]
+    assert sorted(set(reasons)) == [
+        f"a trial of tuning 'recurrence={value}' that did not win" for value in ("false", "true")
+    ]
+    assert len(reasons) == 4
+    for each in found:
+        each.delete()
+    _, watched = run_suite(tune_trials=3)
+    assert watched.outcomes == []
+
+
+def test_a_trial_that_has_not_ended_is_not_spare(one_process, monkeypatch):
+    write_spec(tune=TUNE)
+    Stopped.left = 1
+    monkeypatch.setattr(choose, "ProcessPool", Stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(tune_trials=3)
+    for run in ExperimentDirectory(OUT).runs():
+        (run.path / "status.json").write_text('{"state": "running"}')
+    assert list(spares(ExperimentDirectory(OUT))) == []
 
 
 def test_tune_without_trials_is_said(one_process):

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -116,6 +117,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal of any encoding gets all characters
             stream.reconfigure(errors="backslashreplace")
     set_threads()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # interrupts as Ctrl-C does
     try:
         status = cli.main(prog_name="txlbench", standalone_mode=False)
     except UserError as error:

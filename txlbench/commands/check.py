@@ -14,7 +14,7 @@ import torch
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import ENCODINGS, EncodingEntry
-from txlbench.config.grid import Experiment, load_experiment
+from txlbench.config.grid import load_experiment
 from txlbench.config.identity import fingerprint
 from txlbench.config.kinds import KINDS, KindEntry
 from txlbench.config.loading import Raw
@@ -253,7 +253,7 @@ def _rows(specs: Sequence[Path]) -> Iterator[tuple[str, RunConfig]]:
                 )
         return
     for path in specs:
-        experiment: Experiment = load_experiment(path)
+        experiment = load_experiment(path)
         for line in experiment.lines:
             label = line.label if len(specs) == 1 else f"{experiment.name}/{line.label}"
             yield label, small(line.configs[0])

@@ -21,7 +21,7 @@ from txlbench.commands.recl import (
     with_seeds,
 )
 from txlbench.commands.recl_request import Progress, ReclRequest, Subject
-from txlbench.commands.stored_losses import silent
+from txlbench.commands.stored_losses import check_size, silent
 from txlbench.errors import UserError
 from txlbench.evaluation.context.context_report import NOT_DENSE, context_group
 from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
@@ -67,6 +67,9 @@ def run_context(
 def measure_context(request: ContextRequest, progress: Progress = silent) -> ContextRecord:
     """Measures every group. Writes nothing but losses, and exponents beside the runs' own."""
     asked, rows = with_seeds(_thinned(request))
+    if asked.dense is not None:
+        models = {name for group in asked.groups for name in group if not is_loss_file(name)}
+        check_size(models, asked.at_dense(asked.dense))
     groups = read_groups(asked, progress, check=None)
     for group in groups:
         check_agreement([subject.losses for subject in group])

@@ -13,7 +13,7 @@ from txlbench.commands.evaluate import wrong_vocabulary
 from txlbench.commands.model_ref import LoadedModel, ModelRef
 from txlbench.commands.recl_request import DEFAULT_CONTEXTS, ReclRequest
 from txlbench.commands.texts import ScoredText
-from txlbench.config.measurements import evaluation_clamp, segments_of, training_span
+from txlbench.config.measurements import evaluation_clamp, segments_of, training_span, window_rope
 from txlbench.errors import UserError
 from txlbench.evaluation.context_losses import (
     PartialLosses,
@@ -157,6 +157,7 @@ def window_model(
             evaluation_clamp(settings),
             request.batch_size,
             (replace(training_span(settings), stride=None), segments_of(settings).tgt_len),
+            window_rope(settings, request.attention_length or int(contexts[-1])),
         )
     if isinstance(model, CausalModel):
         return _causal_reader(model, loaded.ref, request, contexts, device, ids)
@@ -203,10 +204,12 @@ def _settings(
     """Settings by which the losses were obtained, with the contexts that were never trained."""
     ref = loaded.ref
     train = ref.trained and ref.trained.train
+    rope = window_rope(ref.config, request.attention_length or int(contexts[-1]))
     untrained = train.tgt_len // 2 if train and train.loss == "half" else 0
     return {
         "attention_length": request.attention_length,
         "clamp_len": None if ref.config is None else evaluation_clamp(ref.config),
+        **({} if rope is None else {"rope_scaling": f"{rope.kind} by {rope.factor:g}"}),
         "checkpoint": ref.checkpoint,
         "memory_reset": train.memory_reset if train else None,
         "untrained_contexts": [int(c) for c in contexts if c <= untrained],

@@ -18,6 +18,7 @@ from txlbench.config.measurements import (
     at_attention_length,
     evaluation_clamp,
     rope_scaling,
+    segments_of,
     training_regime,
 )
 from txlbench.errors import UserError
@@ -154,7 +155,7 @@ def _evaluate(request: EvalRequest, ref: ModelRef) -> list[EvalResult]:
     for measurement in measurements:
         depth, keep = settings.model.depth, request.losses is not None
         scored = score(loaded.model, text.ids, measurement, depth, device, keep_losses=keep)
-        suspicion = _suspicion(request, ref, scored)
+        suspicion = _suspicion(request, ref, scored) or _memory_remark(request, settings)
         results.append(EvalResult(ref.reference, measurement, scored, text, suspicion))
     return results
 
@@ -194,6 +195,21 @@ def _suspicion(request: EvalRequest, ref: ModelRef, scored: Score) -> str | None
     if problem is not None and request.tokens is None:
         raise UserError(problem, "give --tokens with the ids that the model was trained on")
     return problem
+
+
+def _memory_remark(request: EvalRequest, settings: Settings) -> str | None:
+    """What --mem-len means for a model that was trained without a memory of that kind."""
+    model = settings.model
+    if not request.mem_len or segments_of(settings).recurrence:
+        return None
+    if model.is_recurrent:
+        return f"--mem-len: {model.name} has no memory but a state, which is carried on"
+    if not model.has_coherent_memory:
+        return (
+            f"--mem-len: {model.name} has no memory, as its positions begin anew in every segment; "
+            "what it is given here has positions of other tokens"
+        )
+    return None
 
 
 def wrong_vocabulary(ref: ModelRef, loss: float) -> str | None:

@@ -16,7 +16,7 @@ from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve
 from txlbench.commands.pretrained import causal_model, continue_text
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import Level
-from txlbench.config.measurements import evaluation_clamp, segments_of, training_span
+from txlbench.config.measurements import evaluation_clamp, rope_scaling, segments_of, training_span
 from txlbench.data.tokenized import Tokenizer
 from txlbench.data.vocabulary import Vocabulary
 from txlbench.errors import UserError
@@ -263,6 +263,7 @@ def decoding_span(
         mem_len=mem_len,
         clamp_len=trained.clamp_len if as_trained else evaluation_clamp(settings),
         same_length=trained.same_length and mem_len > 0,
+        rope=None if as_trained else rope_scaling(settings, mem_len + 1),
         sinks=min(trained.sinks, max(0, mem_len - 1)),
     )
     return span, tgt_len

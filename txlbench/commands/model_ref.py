@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from txlbench.commands.names import find_run, find_runs
+from txlbench.commands.names import find_run, find_runs, settings_of_row
 from txlbench.commands.shipped_models import SHIPPED, prepared_folder
 from txlbench.config.catalogue import UNITS, Level
 from txlbench.config.identity import fingerprint as identity_of
@@ -192,7 +192,7 @@ def resolve(reference: str, checkpoint: str = "best", results: Path = RESULTS) -
         return SOURCES[kind](reference, place)
     if reference in SHIPPED and not Path(reference).exists():
         return open_shipped(reference)
-    return _of_run(reference, find_run(reference, results), checkpoint)
+    return _of_run(reference, find_run(reference, results), checkpoint, results)
 
 
 def resolve_seeds(
@@ -203,12 +203,12 @@ def resolve_seeds(
         return [resolve(reference, checkpoint, results)]
     runs = find_runs(reference, results)
     if len(runs) == 1:
-        return [_of_run(reference, runs[0], checkpoint)]
+        return [_of_run(reference, runs[0], checkpoint, results)]
     experiment = reference.partition("/")[0]
-    return [_of_run(f"{experiment}/{run.id}", run, checkpoint) for run in runs]
+    return [_of_run(f"{experiment}/{run.id}", run, checkpoint, results) for run in runs]
 
 
-def _of_run(reference: str, run: RunDirectory, checkpoint: str) -> ModelRef:
+def _of_run(reference: str, run: RunDirectory, checkpoint: str, results: Path) -> ModelRef:
     """The reference to a run, trained or imported; its losses lie beside its weights."""
     imported = run.state is RunState.IMPORTED
     name = "best" if imported else checkpoint
@@ -224,6 +224,8 @@ def _of_run(reference: str, run: RunDirectory, checkpoint: str) -> ModelRef:
         size = config.vocabulary_size
     else:
         config = run.read_config()
+        if (evaluate := settings_of_row(reference, run, results)) is not None:
+            config = config.model_copy(update={"evaluate": evaluate})
         size, level = _vocabulary_size(run), config.corpus.resolved_level
 
     def load(device: "torch.device") -> "LanguageModel":

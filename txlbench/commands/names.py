@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from txlbench.config.grid import Line
+from txlbench.config.run_config import EvaluateConfig
 from txlbench.errors import UserError, suggestion
 from txlbench.records.experiment_directory import RESULTS, ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
@@ -73,7 +73,25 @@ def is_row(reference: str, results: Path = RESULTS) -> bool:
     """Whether `reference` is EXPERIMENT/LABEL."""
     name, _, label = reference.partition("/")
     experiment = ExperimentDirectory(results / name)
-    return bool(label) and _is_file(experiment.spec_file) and label in _lines(experiment)
+    if not label or not _is_file(experiment.spec_file):
+        return False
+    spec = experiment.read_spec()
+    return label in spec.unknown or spec.line(label) is not None
+
+
+def settings_of_row(
+    reference: str, run: RunDirectory, results: Path = RESULTS
+) -> EvaluateConfig | None:
+    """How the row that `reference` names measures its run; None if it names the run otherwise.
+
+    Rows that differ in that alone share a run, whose own file has the first one's settings.
+    """
+    if is_run(reference, results) or not is_row(reference, results):
+        return None
+    name, _, label = reference.partition("/")
+    line = ExperimentDirectory(results / name).read_spec().line(label)
+    configs = () if line is None else zip(line.run_ids, line.configs, strict=True)
+    return next((config.evaluate for identity, config in configs if identity == run.id), None)
 
 
 def _is_file(path: Path) -> bool:
@@ -82,10 +100,6 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):
         return False
-
-
-def _lines(experiment: ExperimentDirectory) -> dict[str, Line]:
-    return {line.label: line for line in experiment.read_spec().lines}
 
 
 def _exists(reference: str, results: Path) -> bool:
@@ -131,11 +145,12 @@ def find_runs(reference: str, results: Path = RESULTS) -> list[RunDirectory]:
 
 
 def _runs_of_row(experiment: ExperimentDirectory, reference: str, label: str) -> list[RunDirectory]:
-    lines = _lines(experiment)
-    if label not in lines:
-        known = [*lines, *(run.id for run in experiment.runs())]
+    spec = experiment.read_spec()
+    line = spec.line(label)
+    if line is None:
+        known = [*(each.label for each in spec.lines), *(run.id for run in experiment.runs())]
         raise UserError(f"{reference}: no such row or run", suggestion(label, known))
-    runs = [experiment.run(identity) for identity in dict.fromkeys(lines[label].run_ids)]
+    runs = [experiment.run(identity) for identity in dict.fromkeys(line.run_ids)]
     for run in runs:
         if not (run.path / "config.yaml").is_file():
             raise UserError(

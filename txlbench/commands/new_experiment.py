@@ -10,6 +10,7 @@ from txlbench.config.base import DocumentedKey
 from txlbench.config.catalogue import Level
 from txlbench.config.grid import NAME, NAME_RULE, documented_keys, expand
 from txlbench.config.loading import dump_yaml, parse_yaml
+from txlbench.config.run_config import CorpusConfig
 from txlbench.errors import UserError
 from txlbench.files import write_text
 
@@ -82,7 +83,7 @@ def new_experiment(
         raise UserError(f"name: {stem!r} found", NAME_RULE)
     path = Path(name if is_path else f"{name}.yaml")
     text = experiment_text(path, corpus, level)
-    expand(parse_yaml(text, str(path)))
+    _check_text(expand(parse_yaml(text, str(path))).lines[0].configs[0].corpus)
     if path.exists() and not force:
         raise UserError(f"{path}: exists", "choose another name, or replace it with --force")
     if path.exists() and not _is_own(path):
@@ -93,6 +94,14 @@ def new_experiment(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
     return path
+
+
+def _check_text(corpus: CorpusConfig) -> None:
+    """Refuses (UserError) a text that is empty; one that is not there may still come."""
+    from txlbench.data.download import check_not_empty  # only for a text of one's own: 20 ms
+
+    if corpus.path is not None and Path(corpus.path).expanduser().exists():
+        check_not_empty(corpus)
 
 
 def _is_own(path: Path) -> bool:

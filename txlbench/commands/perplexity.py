@@ -14,7 +14,7 @@ from txlbench.commands.evaluate import evaluate as evaluate_row
 from txlbench.commands.model_ref import LoadedModel, ModelRef, resolve_seeds
 from txlbench.commands.same_bytes import common_text
 from txlbench.config.base import displayed
-from txlbench.config.measurements import evaluation_clamp, segments_of
+from txlbench.config.measurements import evaluation_clamp, rope_scaling, segments_of
 from txlbench.data.tokenized import SharedText, TokenizedText, Tokenizer, tokenized
 from txlbench.errors import UserError
 from txlbench.evaluation.context_losses import WindowModel
@@ -150,8 +150,15 @@ class ProtocolReader:
             at_once = reader.windows_at_once(int(contexts[-1]), size, device)
             return reader, self.batch_size or at_once
         settings = self.loaded.settings
-        clamp = evaluation_clamp(settings)
-        return read_windows(model, settings.model, contexts, device, None, clamp, self.batch_size)
+        return read_windows(
+            model,
+            settings.model,
+            contexts,
+            device,
+            clamp_len=evaluation_clamp(settings),
+            windows=self.batch_size,
+            rope=rope_scaling(settings, int(contexts[-1])),
+        )
 
 
 def rolling_loss(

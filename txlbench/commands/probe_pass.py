@@ -17,7 +17,7 @@ from txlbench.commands.model_ref import LoadedModel, ModelRef
 from txlbench.commands.probe_request import TOKENS, ProbeRequest, ProbeWatch
 from txlbench.commands.texts import ScoredText, source_of_pass
 from txlbench.config.identity import fingerprint
-from txlbench.config.measurements import evaluation_clamp, segments_of
+from txlbench.config.measurements import evaluation_clamp, segments_of, window_rope
 from txlbench.errors import UserError
 from txlbench.evaluation.context.changed_windows import TokenWindows, last_losses
 from txlbench.evaluation.context.far_context import (
@@ -247,7 +247,7 @@ class ModelProbes:
         ref, request, device = self.ref, self.request, own_device(self.request.device)
         asked = replace(request, attention_length=attention_length, sinks=sinks)
         longest = np.array([max(map(len, windows)) - 1])
-        decides = {
+        decides: dict[str, object] = {
             "weights": self.source.model,
             "windows": _checksum(windows),
             "scored": scored,
@@ -257,6 +257,9 @@ class ModelProbes:
             "clamp_len": None if ref.config is None else evaluation_clamp(ref.config),
             "precision": request.precision,
         }
+        rope = window_rope(ref.config, attention_length or int(longest[0]))
+        if rope is not None:
+            decides["rope"] = rope.model_dump()
         path = ref.losses / f"probe-{fingerprint(decides, 16)}.f4"
         with PartialLosses(path) as kept:
             found = last_losses(

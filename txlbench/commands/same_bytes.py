@@ -13,7 +13,7 @@ from txlbench.commands.texts import trained_corpus
 from txlbench.config.base import Part
 from txlbench.config.catalogue import Level
 from txlbench.config.identity import fingerprint
-from txlbench.config.measurements import evaluation_clamp
+from txlbench.config.measurements import evaluation_clamp, window_rope
 from txlbench.config.run_config import corpus_named
 from txlbench.data.prepare import prepare
 from txlbench.data.tokenized import SharedText, TokenizedText, shared_text, tokenized
@@ -144,7 +144,11 @@ def byte_passes(refs: Sequence[ModelRef], request: ReclRequest) -> list[BytePass
     for ref in refs:
         _check_positions(ref, tokens[ref.reference], units)
         clamp = None if ref.config is None else evaluation_clamp(ref.config)
-        name = fingerprint({**shared, "weights": ref.fingerprint(), "clamp_len": clamp}, 16)
+        own: dict[str, object] = {"weights": ref.fingerprint(), "clamp_len": clamp}
+        rope = window_rope(ref.config, request.attention_length or contexts[-1])
+        if rope is not None:
+            own["rope"] = rope.model_dump()
+        name = fingerprint({**shared, **own}, 16)
         path = ref.losses / f"{text.split}-bytes-{name}.npz"
         passes.append(BytePass(ref, text, tokens[ref.reference], units, request, path))
     return passes

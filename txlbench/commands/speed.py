@@ -16,7 +16,7 @@ from txlbench.commands.pretrained import causal_model
 from txlbench.commands.publish import PublishedFinding, publish
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import CORPORA
-from txlbench.config.grid import Line, load_experiment
+from txlbench.config.grid import Experiment, Line, load_experiment
 from txlbench.config.identity import fingerprint
 from txlbench.config.measurements import evaluation_clamp
 from txlbench.config.run_config import CorpusConfig
@@ -166,7 +166,7 @@ def fresh_model(reference: str) -> ModelRef:
         UserError: if there is no such row.
     """
     path, _, label = reference.partition(":")
-    line = _line(reference, label, load_experiment(Path(path)).lines)
+    line = _line(reference, label, load_experiment(Path(path), partial=True))
     config = line.configs[0]
     size = vocabulary_size(config.corpus)
 
@@ -185,13 +185,13 @@ def fresh_model(reference: str) -> ModelRef:
     )
 
 
-def _line(reference: str, label: str, lines: tuple[Line, ...]) -> Line:
-    known = {line.label: line for line in lines}
-    if label in known:
-        return known[label]
-    if not label and len(lines) == 1:
-        return lines[0]
-    raise UserError(f"{reference}: no such row", suggestion(label, list(known)))
+def _line(reference: str, label: str, experiment: Experiment) -> Line:
+    if found := experiment.line(label):
+        return found
+    if not label and len(experiment.lines) == 1 and not experiment.unknown:
+        return experiment.lines[0]
+    known = [line.label for line in experiment.lines]
+    raise UserError(f"{reference}: no such row", suggestion(label, known))
 
 
 def vocabulary_size(corpus: CorpusConfig) -> int:

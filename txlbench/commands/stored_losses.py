@@ -1,6 +1,6 @@
 """Context losses of a model: read from beside its weights, else computed and stored there."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from txlbench.commands.same_bytes import BytePass, byte_passes, tokenizers_diffe
 from txlbench.commands.texts import ScoredText, read_text
 from txlbench.config.catalogue import CORPORA
 from txlbench.config.identity import fingerprint
-from txlbench.config.measurements import evaluation_clamp, segments_of
+from txlbench.config.measurements import evaluation_clamp, segments_of, window_rope
 from txlbench.config.run_config import CorpusConfig
 from txlbench.data.planted import PROCESS, Planted
 from txlbench.data.prepare import prepare
 from txlbench.errors import UserError
 from txlbench.evaluation.context_positions import GivenPositions, Positions, count_windows
+from txlbench.machine import memory_limit
 from txlbench.records.loss_file import LossFile, read_loss_file
 
 OPTIMUM = f"optimum:{Planted.name}"
@@ -57,6 +58,8 @@ def losses_of_all(
     """
     plans = _plans(list(references), request)
     passes = {each.path: each for plan in plans.values() for each in plan}
+    _check_size(list(passes.values()), request)
+    _check_texts(plans, request)
     if check is not None:
         for each in passes.values():
             check(each.targets)
@@ -66,6 +69,50 @@ def losses_of_all(
         each.compute(progress, done, total)
         done += each.windows
     return {name: _subject(name, plan, request) for name, plan in plans.items()}
+
+
+def check_size(references: Iterable[str], request: ReclRequest) -> None:
+    """Refuses (UserError) losses that memory does not hold, before anything is read."""
+    try:
+        plans = _plans(list(references), request)
+    except UserError:  # told where the losses are needed
+        return
+    _check_size([each for plan in plans.values() for each in plan], request)
+
+
+BYTES_OF_A_LOSS = 72
+"""Main memory that a loss takes at most while windows are read and measures are taken: its place,
+window and context, sorted, and the loss itself in float64 with a copy (measured: 60 to 70)."""
+
+
+def _check_size(passes: Sequence["_Pass | BytePass"], request: ReclRequest) -> None:
+    contexts = request.contexts or DEFAULT_CONTEXTS
+    limit, targets = memory_limit(), max((len(each.targets) for each in passes), default=0)
+    needed = BYTES_OF_A_LOSS * len(contexts) * targets
+    if limit is None or needed <= limit:
+        return
+    raise UserError(
+        f"losses of {targets:,} tokens at {len(contexts):,} contexts of up to {contexts[-1]:,} "
+        f"take about {needed / 1e9:,.1f} GB of memory, where there are {limit / 1e9:,.1f}",
+        "give fewer --tokens or contexts, or a smaller --dense",
+    )
+
+
+def _check_texts(plans: Mapping[str, "Plan"], request: ReclRequest) -> None:
+    """Refuses (UserError) models of one group on different texts, before they are read."""
+    for group in request.groups:
+        texts = [
+            (name, plan[0].text)
+            for name, plan in plans.items()
+            if name in group and plan and isinstance(plan[0].text, ScoredText)
+        ]
+        for name, text in texts[1:]:
+            first, other = texts[0]
+            if (text.checksum, text.split) != (other.checksum, other.split):
+                raise UserError(
+                    f"{name}: is read on {text.place}, but {first} on {other.place}",
+                    "give --corpus for all, or groups of one corpus each",
+                )
 
 
 @dataclass(frozen=True)
@@ -203,6 +250,10 @@ def _place(
         "clamp_len": None if ref.config is None else evaluation_clamp(ref.config),
         "tgt_len": None if ref.config is None else segments_of(ref.config).tgt_len,
     }
+    longest = (request.contexts or DEFAULT_CONTEXTS)[-1]
+    rope = window_rope(ref.config, request.attention_length or longest)
+    if rope is not None:
+        decides["rope"] = rope.model_dump()
     if request.precision != "fp32":
         decides["precision"] = request.precision
     if request.sinks is not None:

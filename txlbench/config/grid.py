@@ -3,6 +3,7 @@
 Equal configurations share one run.
 """
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -26,9 +27,10 @@ from txlbench.config.loading import (
     validate,
 )
 from txlbench.config.measurements import attention_lengths, skipped_lengths
+from txlbench.config.model import ARCHITECTURE_KEYS
 from txlbench.config.run_config import RunConfig
-from txlbench.config.search_range import SearchRange, Tuned, search_space
-from txlbench.errors import UserError, suggestion
+from txlbench.config.search_range import SearchRange, Tuned, check_search, search_space
+from txlbench.errors import MissingPlugin, UserError, suggestion
 
 BASE_KEYS = ("corpus", "model", "train", "evaluate")
 VARIED = ("grid", "exclude", "rows")
@@ -128,6 +130,8 @@ class Experiment:
 
     Attributes:
         search: what may be tuned, by dotted key.
+        unknown: by label, why rows are no lines: they need a plug-in that was not given. The other
+            rows can be had without it.
     """
 
     name: str
@@ -135,6 +139,7 @@ class Experiment:
     raw: Raw
     warnings: tuple[str, ...] = ()
     search: Mapping[str, SearchRange] = field(default_factory=dict)
+    unknown: Mapping[str, MissingPlugin] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -154,18 +159,36 @@ class Experiment:
         """The lines whose label equals a pattern, else whose label or run id matches it.
 
         Raises:
-            UserError: for a pattern that matches none.
+            UserError: for a pattern that matches none, or a row that needs a missing plug-in.
         """
         chosen: set[str] = set()
         for pattern in patterns:
-            found = {line.label for line in self.lines if line.label == pattern}
-            found = found or {line.label for line in self.lines if line.matches(pattern)}
+            exact = {pattern} & {*(line.label for line in self.lines), *self.unknown}
+            found = exact or {
+                *(line.label for line in self.lines if line.matches(pattern)),
+                *(label for label in self.unknown if fnmatchcase(label, pattern)),
+            }
             if not found:
                 known = ", ".join(repr(line.label) for line in self.lines)
                 raise UserError(f"--only {pattern}: no row matches", f"rows: {known}")
             chosen |= found
+        for label in self.unknown:
+            if label in chosen:
+                raise self.unknown[label]
         lines = tuple(line for line in self.lines if line.label in chosen)
         return replace(self, lines=lines)
+
+    def whole(self) -> "Experiment":
+        """Itself; MissingPlugin if a row of it needs a plug-in that was not given."""
+        for missing in self.unknown.values():
+            raise missing
+        return self
+
+    def line(self, label: str) -> Line | None:
+        """The line of that label, None if there is none; MissingPlugin if it needs a plug-in."""
+        if label in self.unknown:
+            raise self.unknown[label]
+        return next((line for line in self.lines if line.label == label), None)
 
     def with_settings(
         self, chosen: Mapping[str, Mapping[str, Any]], tuned: Mapping[str, Tuned] | None = None
@@ -180,19 +203,20 @@ class Experiment:
         return expand(Document(f"{self.name} as tuned", {**raw, "rows": rows}))
 
 
-def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
+def load_experiment(path: Path, overrides: Sequence[str] = (), partial: bool = False) -> Experiment:
     """Reads and expands the experiment file at `path`.
 
     Args:
         overrides: `key=value` settings over the base configuration, as of `--set`.
+        partial: rows that need a plug-in which was not given are left out, unless all do.
 
     Raises:
         UserError: for any key or combination that cannot be, with its place and the remedy.
     """
-    return expand(read_yaml(path), overrides)
+    return expand(read_yaml(path), overrides, partial)
 
 
-def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
+def expand(document: Document, overrides: Sequence[str] = (), partial: bool = False) -> Experiment:
     """Expands a parsed experiment file; see `load_experiment`."""
     if not isinstance(document.value, dict):
         raise document.error((), "not an experiment file", "it needs keys such as name and corpus")
@@ -208,12 +232,21 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
     rows = list(_rows(file, document))
     warnings = [*_overridden(overrides, rows)]
     lines: list[Line] = []
+    places: dict[str, Keys] = {}
+    unknown: dict[str, MissingPlugin] = {}
     for label, settings, row, keys in rows:
-        if label in (line.label for line in lines):
+        if label in (*(line.label for line in lines), *unknown):
             raise document.error(keys[:2], f"two rows are called '{label}'", "rename one")
-        configs = tuple(
-            _resolve(base, settings, seed, label, keys, document) for seed in file.seeds
-        )
+        try:
+            configs = tuple(
+                _resolve(base, settings, seed, label, keys, document) for seed in file.seeds
+            )
+        except MissingPlugin as missing:
+            if not partial:
+                raise
+            unknown[label] = missing
+            warnings.append(f"left out, as a plug-in is not given: {missing}")
+            continue
         skipped = skipped_lengths(configs[0])
         if skipped:
             longest = max(attention_lengths(configs[0]))
@@ -222,16 +255,31 @@ def expand(document: Document, overrides: Sequence[str] = ()) -> Experiment:
                 f"{configs[0].model.name} has positions for {longest} only"
             )
         lines.append(Line(label, configs, row.paper, row.note, settings, row.tuned))
-    warnings += _without_effect(base, lines)
+        places[label] = keys
+    if not unknown:
+        warnings += _without_effect(base, lines)
     _check_exclusions(file, document)  # once the grid's own keys and values are known to be right
     if not lines:
+        if unknown:
+            raise next(iter(unknown.values()))
         raise document.error(("exclude",), "leaves no row", "drop an exclusion, or add rows")
+    warnings += _meaningless(file, base, lines, places, document)
     search = search_space(file.tune, document)
-    for (key, each), line in itertools.product(search.items(), lines):
-        for end in each.ends:
-            settings = {**line.settings, key: end}
-            _resolve(base, settings, file.seeds[0], line.label, ("tune",), document)
-    return Experiment(file.name, tuple(lines), raw, tuple(warnings), search)
+    for line in lines:
+        fault = functools.partial(_tuning_fault, base, line, file.seeds[0], document)
+        warnings += [f"row '{line.label}': {each}" for each in check_search(search, fault)]
+    return Experiment(file.name, tuple(lines), raw, tuple(warnings), search, unknown)
+
+
+def _tuning_fault(
+    base: Raw, line: Line, seed: int, document: Document, tuned: Mapping[str, Any]
+) -> UserError | None:
+    """What is wrong with a line that takes these tuned values; None if nothing."""
+    try:
+        _resolve(base, {**line.settings, **tuned}, seed, line.label, ("tune",), document)
+    except UserError as error:
+        return error
+    return None
 
 
 def _as_row(line: Line, chosen: Mapping[str, Any], tuned: Mapping[str, Tuned]) -> Raw:
@@ -284,6 +332,45 @@ def _without_effect(base: Raw, lines: Sequence[Line]) -> Iterator[str]:
             yield f"{key}: no effect in these rows, which have no such memory: {', '.join(own)}"
         elif idle and len(idle) == len(lines):
             yield f"{key}: no effect, as no row has such a memory"
+
+
+def _meaningless(
+    file: ExperimentFile,
+    base: Raw,
+    lines: Sequence[Line],
+    places: Mapping[str, Keys],
+    document: Document,
+) -> Iterator[str]:
+    """Refuses keys of `model` that mean nothing to an architecture of transformers (kind hf).
+
+    That is, in a row's own settings and in tuning, in the grid where all its rows are such, and in
+    the base where all rows are. A grid with other rows warns, as its products have such rows.
+    """
+    foreign = {line.label for line in lines if line.configs[0].model.kind == "hf"}
+    grid = {label for label, keys in places.items() if keys == ("grid",)}
+    wrong: list[Keys] = [
+        (*places[line.label], key)
+        for line in lines
+        for key in line.settings
+        if line.label in foreign - grid and _means_nothing(key)
+    ]
+    in_grid = [key for key in file.grid if grid & foreign and _means_nothing(key)]
+    wrong += [("tune", key) for key in file.tune if foreign and _means_nothing(key)]
+    if grid <= foreign:
+        wrong += [("grid", key) for key in in_grid]
+    if len(foreign) == len(lines):
+        wrong += [("model", key) for key in base.get("model", {}) if _means_nothing(f"model.{key}")]
+    for keys in wrong:
+        remedy = "drop it; an architecture's own keys go into model.config"
+        raise document.error(keys, "means nothing to rows of kind hf", remedy)
+    for key in in_grid:
+        yield f"{key}: no effect in rows of kind hf"
+
+
+def _means_nothing(key: str) -> bool:
+    """Whether a dotted key is one of `model` that kind hf does not have."""
+    section, _, name = key.partition(".")
+    return section == "model" and name.partition(".")[0] not in ARCHITECTURE_KEYS
 
 
 def _section(key: str) -> str:

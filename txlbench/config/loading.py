@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from txlbench.errors import UserError, suggestion
+from txlbench.errors import MissingPlugin, UserError, suggestion
 
 Keys = tuple[str | int, ...]
 Raw = dict[str, Any]
@@ -285,4 +285,7 @@ def refusal(
         text = document.texts[error["loc"]]
         problem, remedy = f"{text} found", f"{remedy}: put it in quotes, '{text}'"
     more = f" (and {errors.error_count() - 1} more)" if errors.error_count() > 1 else ""
-    return document.error(error["loc"], problem + context + more, remedy)
+    refused = document.error(error["loc"], problem + context + more, remedy)
+    if isinstance(error.get("ctx", {}).get("error"), MissingPlugin):
+        return MissingPlugin(refused.problem, refused.remedy)
+    return refused

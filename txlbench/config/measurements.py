@@ -171,6 +171,14 @@ def rope_scaling(config: Settings, keys: int) -> RopeScaling | None:
     return RopeScaling(kind=asked.rope_scaling, factor=factor, trained=trained)
 
 
+def window_rope(config: Settings | None, keys: int) -> RopeScaling | None:
+    """How rotary positions are scaled in windows whose last query sees so many keys.
+
+    All contexts of a window share it, as they are read in one pass. None without settings.
+    """
+    return None if config is None else rope_scaling(config, keys)
+
+
 def at_attention_length(config: Settings, split: Part, length: int) -> Measurement:
     """Every query sees `length` keys, itself included.
 

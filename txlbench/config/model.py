@@ -19,7 +19,7 @@ from txlbench.config.catalogue import (
     load_class,
 )
 from txlbench.config.kinds import KINDS, KindEntry
-from txlbench.config.plugins import OR_PLUGIN, naming_plugin, resolved_source
+from txlbench.config.plugins import naming_plugin, resolved_source, unknown
 from txlbench.errors import UserError, suggestion
 
 ATTENTION_KEYS = frozenset(
@@ -31,6 +31,9 @@ ATTENTION_KEYS = frozenset(
 )
 """Keys that mean nothing to a recurrent kind, unless its entry says so, and are set to their
 defaults there."""
+
+ARCHITECTURE_KEYS = frozenset({"kind", "architecture", "config", "plugin"})
+"""Keys that mean something to kind hf; others are set to their defaults there."""
 
 ARCHITECTURE_SIZES = "txlbench.models.architectures.architecture:architecture_sizes"
 """The function that counts a model of kind hf; it loads transformers, and so is no import here."""
@@ -140,15 +143,14 @@ class ModelConfig(Section):
     @classmethod
     def _known_kind(cls, name: str) -> str:
         if name not in KINDS:
-            raise ValueError(f"unknown kind '{name}'; {suggestion(name, KINDS)}{OR_PLUGIN}")
+            raise unknown(f"kind '{name}'", suggestion(name, KINDS))
         return name
 
     @field_validator("encoding")
     @classmethod
     def _known_encoding(cls, name: str) -> str:
         if name not in ENCODINGS:
-            known = suggestion(name, ENCODINGS)
-            raise ValueError(f"unknown encoding '{name}'; {known}{OR_PLUGIN}")
+            raise unknown(f"encoding '{name}'", suggestion(name, ENCODINGS))
         return name
 
     @model_validator(mode="before")
@@ -159,7 +161,7 @@ class ModelConfig(Section):
             return given
         filled = dict(given)
         if filled.get("kind") == "hf":
-            own = cls.model_fields.keys() - {"kind", "architecture", "config", "plugin"}
+            own = cls.model_fields.keys() - ARCHITECTURE_KEYS
             filled = {key: value for key, value in filled.items() if key not in own}
         entry = KINDS.get(str(filled.get("kind", "transformer")))
         if entry is not None and entry.recurrent:

@@ -18,10 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from txlbench.errors import UserError
+from txlbench.errors import MissingPlugin, UserError
 
 EntryT = TypeVar("EntryT", bound=Any)
-OR_PLUGIN = "; or give --plugin with the file that has it"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Of an entry: it becomes a part of file names, and is a word of files and messages."""
 LARGEST_FILE = 100_000
@@ -249,12 +248,17 @@ def resolved_source(what: str, entry_source: str | None, recorded: str | None) -
     """The source that a configuration records: that of the loaded entry.
 
     Raises:
-        ValueError: if the configuration was made with another one.
+        MissingPlugin: if the configuration was made with another one.
     """
     if recorded is not None and entry_source != recorded:
         other = "is none" if entry_source is None else f"has {entry_source[:12]}"
-        raise ValueError(
-            f"{what} was a plug-in with source {recorded[:12]}..., the one known now {other}; "
-            "give --plugin with the file it was made with"
+        raise MissingPlugin(
+            f"{what} was a plug-in with source {recorded[:12]}..., the one known now {other}",
+            "give --plugin with the file it was made with",
         )
     return entry_source
+
+
+def unknown(what: str, remedy: str) -> MissingPlugin:
+    """The refusal of a name that stands in no catalogue."""
+    return MissingPlugin(f"unknown {what}", f"{remedy}; or give --plugin with the file that has it")

@@ -15,7 +15,7 @@ from txlbench.config.base import RopeKind, Section, Split
 from txlbench.config.catalogue import CORPORA, ENCODINGS, UNITS, Level
 from txlbench.config.loading import Document, validate
 from txlbench.config.model import ModelConfig
-from txlbench.config.plugins import OR_PLUGIN, naming_plugin, resolved_source
+from txlbench.config.plugins import naming_plugin, resolved_source, unknown
 from txlbench.config.train import TrainConfig
 from txlbench.errors import UserError, suggestion
 
@@ -65,9 +65,7 @@ class CorpusConfig(Section):
                 raise ValueError("valid, test and column need a path to the training text")
             if self.name not in CORPORA:
                 remedy = suggestion(self.name, CORPORA)
-                raise ValueError(
-                    f"unknown corpus '{self.name}'; {remedy}; or give its path{OR_PLUGIN}"
-                )
+                raise unknown(f"corpus '{self.name}'", f"{remedy}; or give its path")
             source = resolved_source(f"corpus {self.name}", CORPORA[self.name].source, self.plugin)
             object.__setattr__(self, "plugin", source)
             known = CORPORA[self.name].level

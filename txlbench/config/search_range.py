@@ -1,11 +1,13 @@
 """What an experiment file lets `ablate --tune-trials` choose: a range of values by dotted key."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from txlbench.config.base import Section
 from txlbench.config.loading import Document, Keys, Raw
+from txlbench.errors import UserError
 
 LOG_FROM = 10
 """A range of positive numbers that spans this factor is searched on a log scale."""
@@ -76,6 +78,37 @@ def search_space(tune: Raw, document: Document) -> Mapping[str, SearchRange]:
         UserError: for a range that is none, pointing at its place.
     """
     return {key: _range(key, value, document) for key, value in tune.items()}
+
+
+def check_search(
+    search: Mapping[str, SearchRange], fault: Callable[[Mapping[str, Any]], UserError | None]
+) -> Iterator[str]:
+    """Holds the ends of every range against a row, alone and in pairs.
+
+    A value is refused if the row can take it with no end of any other range. Pairs that cannot be,
+    of values that can, are told: a trial of one fails.
+
+    Args:
+        fault: what is wrong with a row that takes some values; None if nothing.
+
+    Raises:
+        UserError: for a value that the row cannot take.
+    """
+    alone = {(key, end): fault({key: end}) for key, each in search.items() for end in each.ends}
+    wrong = {
+        frozenset((one, other)): fault(dict((one, other)))
+        for one, other in itertools.combinations(alone, 2)
+        if one[0] != other[0]
+    }
+    for value, error in alone.items():
+        if error is not None and all(pair for ends, pair in wrong.items() if value in ends):
+            raise error
+    pairs = {ends: error for ends, error in wrong.items() if error is not None}
+    if pairs:
+        ends, error = next(iter(pairs.items()))
+        shown = " with ".join(f"{key} {value}" for key, value in sorted(ends, key=str))
+        more = f", nor can {len(pairs) - 1} more pairs" if len(pairs) > 1 else ""
+        yield f"tune: {shown} cannot be{more}; such trials count as failed ({error.problem})"
 
 
 def _range(key: str, value: object, document: Document) -> SearchRange:

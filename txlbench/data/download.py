@@ -128,6 +128,13 @@ def text_files(path: Path) -> list[Path]:
     return found
 
 
+def check_not_empty(config: CorpusConfig) -> None:
+    """Refuses (UserError) a text of the user's without a byte."""
+    for path in own_paths(config):
+        if not any(file.stat().st_size for file in text_files(path)):
+            raise UserError(f"{path}: empty", "give a text")
+
+
 def own_checksum(config: CorpusConfig, remember: bool = True) -> str:
     """Returns a checksum that changes with any file or with the column of the user's text.
 

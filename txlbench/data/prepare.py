@@ -28,7 +28,7 @@ from txlbench.config.run_config import CorpusConfig
 from txlbench.data.corpus import SCHEMA, Corpus, ids_file, open_corpus
 from txlbench.data.download import create_directory, data_root, own_checksum
 from txlbench.data.source import CorpusSource, Counts, TextFile, unigram_losses
-from txlbench.data.text import TextPart
+from txlbench.data.text import SPLITS, TextPart
 from txlbench.data.vocabulary import UNKNOWN, Vocabulary
 from txlbench.errors import UserError
 from txlbench.files import write_json
@@ -58,6 +58,8 @@ def build(source: CorpusSource, checksum: str, directory: Path, scratch: Path) -
             than two tokens.
     """
     texts = source.texts(scratch)
+    if missing := [split for split in SPLITS if split not in texts]:
+        raise TypeError(f"texts() gave no {' and no '.join(missing)}")
     vocabulary, unknown = _vocabulary(source, texts)
     encoded = {
         split: _encode(source.pieces(text), vocabulary, ids_file(directory, split))
@@ -175,8 +177,8 @@ def prepare(config: CorpusConfig, from_file: Path | None = None) -> Corpus:
             the place for prepared corpora cannot be written.
     """
     source = _source(config, from_file)
-    with _faults_as_user_errors():
-        checksum = source.checksum()
+    with _faults_as_user_errors(config):
+        checksum = _checksum(source)
         directory = _directory(source, checksum)
         if not directory.is_dir():
             create_directory(directory, partial(build, source, checksum))
@@ -192,7 +194,7 @@ def encode_text(
         UserError: as `prepare`, and for a symbol that a vocabulary without `<unk>` lacks.
     """
     source = TextFile(config)
-    with _faults_as_user_errors(), tempfile.TemporaryDirectory() as scratch:
+    with _faults_as_user_errors(config), tempfile.TemporaryDirectory() as scratch:
         checksum = source.checksum()
         texts = source.texts(Path(scratch))
         pieces = [
@@ -206,9 +208,9 @@ def encode_text(
 def find_prepared(config: CorpusConfig) -> Corpus | None:
     """Returns the corpus of `config` if it is prepared already; writes and fetches nothing."""
     source = _source(config, None)
-    with _faults_as_user_errors():
+    with _faults_as_user_errors(config):
         own = config.path is not None
-        checksum = own_checksum(config, remember=False) if own else source.checksum()
+        checksum = own_checksum(config, remember=False) if own else _checksum(source)
         directory = _directory(source, checksum)
     return open_corpus(directory, config.name) if directory.is_dir() else None
 
@@ -234,13 +236,27 @@ def _directory(source: CorpusSource, checksum: str) -> Path:
     return data_root() / f"{source.name}-{source.level}-{fingerprint(made_from, length=16)}"
 
 
+def _checksum(source: CorpusSource) -> str:
+    """The source's checksum, which names a directory; TypeError if a plug-in's is no text."""
+    checksum = source.checksum()
+    if not isinstance(checksum, str):
+        raise TypeError(f"checksum() gave {checksum!r}, not a text")
+    return checksum
+
+
 @contextmanager
-def _faults_as_user_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        remedy = "check the path and its permissions"
-        if error.errno == errno.ENOSPC:
-            remedy = "free some space, or set TXLBENCH_DATA to a place that has it"
-        place = error.filename or data_root()
-        raise UserError(f"{place}: {error.strerror or error}", remedy) from error
+def _faults_as_user_errors(config: CorpusConfig) -> Iterator[None]:
+    """Makes faults of the file system, and of a plug-in's corpus, one line."""
+    entry = None if config.path is not None else CORPORA[config.name]
+    target, plugin = (None, None) if entry is None else (entry.target, entry.source)
+    with naming_plugin(target, plugin):
+        try:
+            yield
+        except OSError as error:
+            if plugin is not None and error.filename is None and error.errno != errno.ENOSPC:
+                raise  # the plug-in's own, of a download for example
+            remedy = "check the path and its permissions"
+            if error.errno == errno.ENOSPC:
+                remedy = "free some space, or set TXLBENCH_DATA to a place that has it"
+            place = error.filename or data_root()
+            raise UserError(f"{place}: {error.strerror or error}", remedy) from error

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from txlbench.config.base import AttentionSpan
+from txlbench.config.base import AttentionSpan, RopeScaling
 from txlbench.config.model import ModelConfig
 from txlbench.errors import UserError
 from txlbench.models.interface import LanguageModel
@@ -116,6 +116,7 @@ def read_windows(
     clamp_len: int | None = None,
     windows: int | None = None,
     trained: tuple[AttentionSpan, int] | None = None,
+    rope: RopeScaling | None = None,
 ) -> tuple[WindowReader, int]:
     """A reader of windows with a loss at each of `contexts`, and how many fill the device.
 
@@ -125,6 +126,7 @@ def read_windows(
         windows: read side by side; None for as many as fit.
         trained: the span and the length of segments that a memory which shifts or compresses is
             read with, as it works from segment to segment only; None to read windows whole.
+        rope: how rotary positions are scaled; None for as trained.
 
     Raises:
         UserError: for an attention length of a model without attention.
@@ -155,6 +157,7 @@ def read_windows(
     span = AttentionSpan(
         mem_len=attention_length or longest,
         clamp_len=clamp_len,
+        rope=rope,
         same_length=attention_length is not None,
     )
     segment = longest if whole else -(-longest // segments)

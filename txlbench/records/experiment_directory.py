@@ -86,7 +86,8 @@ class ExperimentDirectory:
         write_text(self.spec_file, dump_yaml(dict(experiment.raw)))
 
     def read_spec(self) -> Experiment:
-        return load_experiment(self.spec_file)
+        """The experiment, without rows that need a plug-in which was not given."""
+        return load_experiment(self.spec_file, partial=True)
 
     def commands(self) -> list[str]:
         """What was typed to train and measure its runs, each once, in order of first use."""

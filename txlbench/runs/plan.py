@@ -137,7 +137,8 @@ class PlannedRun:
 
 def open_experiment(request: Request) -> tuple[Experiment, ExperimentDirectory, list[PlannedRun]]:
     """The experiment, its directory and its plan; touches no file."""
-    experiment = load_experiment(request.spec, request.overrides)
+    partial = bool(request.only) and request.tune_trials is None  # which writes every row anew
+    experiment = load_experiment(request.spec, request.overrides, partial)
     directory = ExperimentDirectory(request.out or RESULTS / experiment.name)
     plan = make_plan(chosen_rows(experiment, request), directory)
     for run in plan:

@@ -1,15 +1,17 @@
 """The status of an experiment's runs: progress, what differs from the file, what can be deleted."""
 
+import contextlib
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from txlbench.config.base import displayed, shown
+from txlbench.config.grid import Experiment
 from txlbench.config.identity import decisive_settings, differences
 from txlbench.config.run_config import RunConfig
-from txlbench.errors import UserError
+from txlbench.errors import MissingPlugin, UserError
 from txlbench.files import last_json_line
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.records.run_directory import RunDirectory
@@ -64,19 +66,78 @@ def _last(path: Path) -> dict[str, float]:
 def status_lines(experiment: ExperimentDirectory) -> Iterator[tuple[str, bool]]:
     """(a line for each run, whether it tells of damage): those of the file, then the others."""
     try:
-        plan = make_plan(experiment.read_spec(), experiment)
+        spec = experiment.read_spec()
     except UserError as error:
         yield str(error), True
-        plan = []
+        for run in experiment.runs():
+            yield _line(_title(run), run)
+        return
+    plan = make_plan(spec, experiment)
+    for planned in plan:
+        yield _line(planned.title, planned.directory)
+    for label, missing in spec.unknown.items():
+        yield f"{label}: not known here: {missing}", False
+    others = _others(spec, plan, experiment)
+    trials = [run for run, row in others.items() if row is not None]
+    foreign = [run for run, row in others.items() if row is None]
+    if trials:
+        yield f"{_count(trials, 'trial')} of tuning that did not win", False
+    for run in trials:
+        yield _line(_title(run), run)
+    if foreign and not spec.unknown:
+        kept = "is kept; `txlbench prune` deletes it"
+        if len(foreign) > 1:
+            kept = "are kept; `txlbench prune` deletes them"
+        yield f"{_count(foreign, 'run')} of other settings {kept}", False
+    for run in foreign:
+        yield _line(_title(run), run, _why_other(run, plan))
+
+
+def _count(found: Sequence[object], noun: str) -> str:
+    return f"{len(found)} {noun}{'s' * (len(found) > 1)}"
+
+
+def _others(
+    spec: Experiment, plan: Sequence[PlannedRun], experiment: ExperimentDirectory
+) -> dict[RunDirectory, str | None]:
+    """The runs that are not planned, each with the row that tuning tried it for.
+
+    None where it was not: then it has other settings than the experiment file. A run that needs a
+    plug-in which was not given is left out.
+    """
     planned = {run.id for run in plan}
-    for run in plan:
-        yield _line(run.title, run.directory)
-    others = [run for run in experiment.runs() if run.id not in planned]
-    if others and plan:
-        runs = f"{len(others)} run{'s' * (len(others) > 1)}"
-        yield f"{runs} of other settings are kept; `txlbench prune` deletes them", False
-    for other in others:
-        yield _line(_title(other), other, _why_other(other, plan))
+    found: dict[RunDirectory, str | None] = {}
+    for run in experiment.runs():
+        if run.id in planned:
+            continue
+        try:
+            found[run] = _row_of_trial(run, spec)
+        except MissingPlugin:
+            continue
+        except UserError:  # damaged, as its line says
+            found[run] = None
+    return found
+
+
+def _row_of_trial(run: RunDirectory, spec: Experiment) -> str | None:
+    """The row whose run this would be with other values of what was tuned; None if there is none.
+
+    Raises:
+        UserError: if the run's configuration cannot be read.
+    """
+    if run.state is RunState.IMPORTED:
+        return None
+    label, own = str(run.read_label()), decisive_settings(run.read_config())
+    for line in spec.lines:
+        ranges = line.tuned.ranges if line.tuned else spec.search
+        if not ranges or not label.startswith(f"{line.label}, "):
+            continue
+        values = {key: own.get(key) for key in ranges}
+        with contextlib.suppress(UserError):
+            row = replace(spec, lines=(line,)).with_settings({line.label: values})
+            if run.id in row.lines[0].run_ids:
+                return line.label
+    return None
 
 
 def _line(title: str, run: RunDirectory, remark: str = "") -> tuple[str, bool]:
@@ -190,17 +251,24 @@ class Spare:
 def spares(experiment: ExperimentDirectory) -> Iterator[Spare]:
     """What can be deleted: runs of other settings, set-aside runs, and resumed-from checkpoints.
 
-    Runs that a process works on are left out, as are the checkpoints of runs that may still resume.
+    Trials of tuning that lost are among them; those that have not ended are left out, as are runs
+    that a process works on, and the checkpoints of runs that may still resume.
 
     Raises:
-        UserError: if the experiment file cannot be read, as then no run is known to be spare.
+        UserError: if the experiment file cannot be read, or a row of it needs a plug-in that was
+            not given, as then no run is known to be spare.
     """
-    plan = make_plan(experiment.read_spec(), experiment)
-    planned = {run.id for run in plan}
+    spec = experiment.read_spec().whole()
+    plan = make_plan(spec, experiment)
+    others = _others(spec, plan, experiment)
     for run in experiment.runs():
         if run.is_worked_on:
             continue
-        if run.id not in planned and run.state is not RunState.IMPORTED:
+        if (row := others.get(run)) is not None:
+            state = run.current_state
+            if state.is_bad or state in (RunState.TRAINED, RunState.FINISHED):
+                yield Spare(run.path, f"a trial of tuning '{row}' that did not win")
+        elif run in others and run.state is not RunState.IMPORTED:
             yield Spare(run.path, f"a run of other settings{_why_other(run, plan)}")
         elif run.current_state is RunState.FINISHED:
             previous = run.checkpoints / "previous.pt"

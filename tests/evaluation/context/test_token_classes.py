@@ -13,6 +13,7 @@ from txlbench.evaluation.context.token_classes import (
     distance_bounds,
     partitions,
     token_classes,
+    why_undivided,
     word_places,
 )
 
@@ -189,3 +190,17 @@ def test_a_class_with_few_tokens_is_left_out():
     assert [each.name for each in found] == ["many"]
     found = token_classes(one, Partition("kind", ("few", "many"), labels), resampling_of(one), 0.01)
     assert [each.curves[0].part for each in found] == [None]
+
+
+@pytest.mark.parametrize(
+    ("counts", "why"),
+    [
+        ((960, 40, 0), "nearly all tokens are of one class"),
+        ((60, 40, 40), "too few tokens: no two classes have 50 of the 100"),
+        ((40, 0, 0), "too few tokens: no two classes have 50 of the 40"),
+        ((0, 0, 30), "too few tokens: no two classes have 50 of the 0"),
+    ],
+)
+def test_why_there_are_no_classes(counts, why):
+    labels = np.repeat([0, 1, -1], counts)
+    assert why_undivided(Partition("kind", ("a", "b"), labels)) == why

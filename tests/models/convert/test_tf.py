@@ -60,6 +60,15 @@ def test_a_projection_that_the_code_leaves_out_becomes_the_identity():
 def test_other_variables_are_left_alone():
     names = set(TensorBundle(TF / "shared").entries)
     assert {"global_step", "transformer/r_w_bias/Adam"} <= names
+    assert not any("not used" in note for note in read_tf(TF / "shared").notes)
+
+
+def test_variables_that_no_weight_is_made_of_are_told(tmp_path: Path):
+    content = variables("plain")
+    content |= {"transformer/layer_9/ff/layer_1/bias": np.ones(3), "head/kernel": np.ones((2, 2))}
+    np.savez(tmp_path / "model.npz", **content)
+    *_, note = read_tf(tmp_path / "model.npz").notes
+    assert note == "not used: 2 variables of the checkpoint, such as head/kernel"
 
 
 def test_a_projection_without_clusters_is_the_embeddings(tmp_path: Path):

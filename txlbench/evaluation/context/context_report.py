@@ -28,7 +28,12 @@ from txlbench.evaluation.context.mutual_information import (
 )
 from txlbench.evaluation.context.power_law import NoFitError, power_law
 from txlbench.evaluation.context.resampling import Resampling
-from txlbench.evaluation.context.token_classes import TokenText, partitions, token_classes
+from txlbench.evaluation.context.token_classes import (
+    TokenText,
+    partitions,
+    token_classes,
+    why_undivided,
+)
 from txlbench.evaluation.context.token_view import NoSpanError, token_view
 from txlbench.evaluation.recl.metric import ModelGroup, ReclTerms
 from txlbench.records.context_schema import (
@@ -143,7 +148,7 @@ def _classes(
         if len(found) > 1:
             yield from found
         else:
-            gaps.add(partition.kind, "nearly all tokens are of one class")
+            gaps.add(partition.kind, why_undivided(partition))
 
 
 def _mutual_information(

@@ -27,6 +27,8 @@ COPIED = 6
 """Symbols of a copied string where a token is a byte or character: a single one recurs always."""
 FEWEST_TOKENS = 50
 """Tokens of a class with fewer of which nothing is said of it."""
+NEARLY_ALL = 0.9
+"""Share of the tokens that a class has where it is said to have nearly all."""
 DISTANCES = 3
 """Boundaries between classes of distance."""
 LAST_PLACE = 4
@@ -220,6 +222,15 @@ def token_classes(
                     for model in range(len(group.names))
                 ),
             )
+
+
+def why_undivided(partition: Partition) -> str:
+    """Why fewer than two classes of a partition have enough tokens."""
+    labels = partition.labels[partition.labels >= 0]
+    largest = int(np.bincount(labels, minlength=1).max())
+    if largest >= FEWEST_TOKENS and largest >= NEARLY_ALL * len(labels):
+        return "nearly all tokens are of one class"
+    return f"too few tokens: no two classes have {FEWEST_TOKENS} of the {len(labels):,}"
 
 
 def _class_curve(

@@ -168,6 +168,9 @@ LAYER_NAMES = {
     "ff/LayerNorm/gamma": "pos_ff.layer_norm.weight",
     "ff/LayerNorm/beta": "pos_ff.layer_norm.bias",
 }
+OF_TRAINING = frozenset({"global_step", "beta1_power", "beta2_power"})
+OF_OPTIMISERS = frozenset({"Adam", "Adam_1", "Momentum"})
+"""What checkpoints hold of their training, and the last part of the names of such variables."""
 NOTES = (
     "dropout and dropatt (taken as 0)",
     "mem_len, tgt_len, clamp_len and same_length",
@@ -179,6 +182,13 @@ class Variables:
 
     def __init__(self, path: Path, read: Mapping[str, Callable[[], NDArray[Any]]]) -> None:
         self.path, self._read = path, read
+        self._used: set[str] = set()
+
+    @property
+    def unused(self) -> list[str]:
+        """The variables that were not asked for, without those of the optimiser."""
+        others = (set(self._read) - self._used) - OF_TRAINING
+        return sorted(name for name in others if name.rpartition("/")[2] not in OF_OPTIMISERS)
 
     def __contains__(self, name: str) -> bool:
         return f"{SCOPE}/{name}" in self._read
@@ -187,6 +197,7 @@ class Variables:
         """The variable, matrices of layers and projections as [out, in]; UserError if missing."""
         if name not in self:
             raise UserError(f"{self.path}: {SCOPE}/{name}: missing", "is it a Transformer-XL?")
+        self._used.add(f"{SCOPE}/{name}")
         try:
             tensor = torch.from_numpy(self._read[f"{SCOPE}/{name}"]())
         except (ValueError, TypeError, OSError) as error:
@@ -221,7 +232,10 @@ def read_tf(prefix: Path) -> Converted:
     settings, vocabulary_size = inferred(variables.path, tensors, untied, cutoffs)
     config = model_config(variables.path, {**settings, "dropout": 0.0, "dropatt": 0.0})
     weights = from_official(variables.path, config, vocabulary_size, tensors)
-    return Converted(config, vocabulary_size, weights, notes=NOTES)
+    notes: tuple[str, ...] = NOTES
+    if unused := variables.unused:
+        notes += (f"not used: {len(unused)} variables of the checkpoint, such as {unused[0]}",)
+    return Converted(config, vocabulary_size, weights, notes=notes)
 
 
 def _bundle(prefix: Path) -> Variables:

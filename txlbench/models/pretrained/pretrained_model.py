@@ -6,9 +6,10 @@ Weights are safetensors or GGUF, never a pickle, and no code that comes with the
 import contextlib
 import io
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +186,8 @@ class PretrainedModel:
                 f"{beyond}",
                 "get its files again",
             )
+        if unused := sorted(info["unexpected_keys"]):
+            _tell_unused(self.reference, len(unused), unused[0])
         # What the folder says of sampling, such as a repetition penalty, nobody asked for.
         eos = getattr(network.generation_config, "eos_token_id", None)
         network.generation_config = GenerationConfig(eos_token_id=eos)
@@ -204,6 +207,13 @@ class PretrainedModel:
         plain.load_state_dict(weights)
         plain.save_pretrained(folder)
         self.tokenizer.save(folder)
+
+
+@cache
+def _tell_unused(reference: str, count: int, first: str) -> None:
+    """Says once what a model has weights for and is not used."""
+    weights = f"{count} weights of its files are" if count > 1 else "a weight of its files is"
+    print(f"Warning: {reference}: {weights} not used, such as {first}", file=sys.stderr)
 
 
 def _beyond_layers(network: Any, unexpected: Iterable[str]) -> str | None:
