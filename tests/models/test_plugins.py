@@ -13,7 +13,6 @@ from tests.models.subjects import text, transformer
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import ENCODINGS
 from txlbench.models import attention, kv_cache
-from txlbench.models.kernels.cuda import flexible_attention
 from txlbench.models.positions import alibi
 
 SPAN = AttentionSpan(mem_len=6)
@@ -49,10 +48,8 @@ def test_scores_in_terms_take_every_fast_path(name: str, fast: bool, taken: list
         _, state = model(token, state)
     assert taken == ["decode_step"] * 8 * fast
 
-    class Scoring:
-        watched, encoding = False, model.encoding
-
-    assert (model.blocks[0].attention._kernel("cuda", Scoring) is flexible_attention) == fast
+    path = model.train().blocks[0].attention.path("cuda", model.encoding.has_terms)
+    assert (path == "flex") == fast
 
 
 def test_a_bias_alone_needs_no_row_a_distance_even_beside_cached_keys():

@@ -15,7 +15,8 @@ from tests.runs.trial import (
     stopping_after,
     write_spec,
 )
-from txlbench.records.schema import RunState
+from txlbench.records.schema import AttentionFacts, RunState
+from txlbench.runs import train_run
 from txlbench.runs.train_run import execute
 from txlbench.training.checkpoint import load
 from txlbench.training.loop import Diverged
@@ -46,8 +47,20 @@ def test_a_run_leaves_what_the_documentation_lists():
     facts = run.read_facts()
     assert facts.device == "cpu"
     assert facts.threads == 1
+    assert facts.attention.path == "tiles"
     assert facts.corpus.tokens.keys() == {"train", "valid", "test"}
     assert facts.parameters > 0
+
+
+def test_a_kernel_that_failed_its_test_is_told_of(monkeypatch):
+    found = AttentionFacts(path="plain", reason="no compiler")
+    monkeypatch.setattr(train_run, "settle_attention", lambda *_: found)
+    write_spec()
+    run = finished()
+    assert run.read_facts().attention == found
+    assert [note for note in run.read_status().notes if note.endswith("its test: no compiler")]
+    records = [json.loads(file.read_text()) for file in run.evaluations.iterdir()]
+    assert {record["attention"] for record in records} == {"sdpa"}
 
 
 def test_metrics_hold_reproducible_values_in_order():

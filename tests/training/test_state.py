@@ -11,7 +11,6 @@ from torch.nn.attention import flex_attention as flex
 from tests.training.trial import Recorder, config, settings_of, state_of, streams
 from txlbench.config.measurements import training_span
 from txlbench.models.attention import Attention
-from txlbench.models.kernels.cuda import flexible_attention
 from txlbench.training.loop import train
 from txlbench.training.state import (
     compiled_forward,
@@ -75,7 +74,7 @@ def test_clusters_of_a_vocabulary_are_not_compiled_anew_for_each_batch():
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_attention_of_cuda_devices_is_compiled_with_the_rest(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(flex, "_validate_device", lambda *_: None)  # refuses a CPU's gradients
-    monkeypatch.setattr(Attention, "_kernel", lambda *_: flexible_attention)
+    monkeypatch.setattr(Attention, "path", lambda *_: "flex")
     counter = CompileCounterWithBackend("eager")
     got = losses(True, counter)
     assert 1 <= counter.frame_count <= 2

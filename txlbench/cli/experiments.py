@@ -23,6 +23,7 @@ from txlbench.config.accelerators import ACCELERATORS, UTILISATION, accelerators
 
 if TYPE_CHECKING:
     from txlbench.commands.check import Checked
+    from txlbench.commands.check_device import CheckedKernel
     from txlbench.reporting.table import Table
     from txlbench.runs.executors.executor import Launcher
     from txlbench.runs.plan import Request
@@ -151,9 +152,17 @@ def _ablate(request: "Request") -> int:
     "txlbench check",
     "txlbench check experiments/quick.yaml",
     "txlbench check slope.py:Slope",
+    "txlbench check experiments/wt103.yaml --device cuda",
 )
 @click.argument("specs", nargs=-1, metavar="[SPEC|FILE.py[:NAME]]...")
-def check(specs: tuple[str, ...]) -> int:
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    metavar="cpu|cuda|cuda:N",
+    help="On a CUDA device fused attention is held against the plain path instead.",
+)
+def check(specs: tuple[str, ...], device: str) -> int:
     """Test invariants on each model of SPECs: experiment files, or folders of them; or of plug-ins.
 
     Without SPECS, every encoding is tested. The invariants are causality, memory that is never
@@ -167,14 +176,24 @@ def check(specs: tuple[str, ...]) -> int:
 
     FILE.py:NAME is a class of a plug-in, or what it is registered as; FILE.py all that it has. A
     plug-in is searched for counterexamples in longer texts too: which position saw which.
+
+    With --device cuda what is tested is the device's fused attention, as before the first step of
+    every training there: losses and gradients beside those of the plain path and of float64, in the
+    shapes and number formats of SPECs at full size.
     """
     from txlbench.commands.check import check_experiments, check_plugin, spec_files
-    from txlbench.errors import ExitStatus
+    from txlbench.errors import ExitStatus, UserError
+    from txlbench.machine import own_device
     from txlbench.reporting.table import plain_text
 
     plugins = [each.rpartition(":") for each in specs if ".py:" in each]
     plugins += [(each, "", "") for each in specs if each.endswith(".py")]
     files = [Path(each) for each in specs if ".py:" not in each and not each.endswith(".py")]
+    chosen = None if device == "cpu" else own_device(device)
+    if chosen is not None and chosen.type != "cpu":
+        if plugins:
+            raise UserError(f"{specs[0]}: no experiment file", "give one that uses the plug-in")
+        return _check_kernels(spec_files(files), chosen)
     found = [each for path, _, name in plugins for each in check_plugin(Path(path), name)]
     if files or not plugins:
         found += check_experiments(spec_files(files))
@@ -190,6 +209,41 @@ def check(specs: tuple[str, ...]) -> int:
     return ExitStatus.RUN_FAILED if broken or places else ExitStatus.DONE
 
 
+def _check_kernels(files: list[Path], device: Any) -> int:
+    from txlbench.commands.check_device import check_kernels
+    from txlbench.errors import ExitStatus
+    from txlbench.reporting.table import plain_text
+
+    found = list(check_kernels(files, device))
+    click.echo(plain_text(_kernel_table(found)))
+    failed = [each for each in found if each.attention.reason is not None]
+    for each in failed:
+        click.echo(f"{each.labels[0]}, {each.precision}: {each.attention.reason}", err=True)
+    return ExitStatus.RUN_FAILED if failed else ExitStatus.DONE
+
+
+def _kernel_table(found: "list[CheckedKernel]") -> "Table":
+    from txlbench.reporting.table import EMPTY, Column, Table
+
+    def share(value: float | None) -> str:
+        return EMPTY if value is None else f"{value:.0e}"
+
+    facts = [each.attention for each in found]
+    columns = (
+        Column("row", tuple(map(_name, found))),
+        Column("format", tuple(each.precision for each in found)),
+        Column("path", tuple(each.path for each in facts)),
+        Column("difference", tuple(share(each.difference) for each in facts), is_number=True),
+        Column("allowed", tuple(share(each.allowed) for each in facts), is_number=True),
+        Column("seconds", tuple(f"{each.seconds or 0:.1f}" for each in facts), is_number=True),
+    )
+    footer = (
+        "Largest difference of losses and gradients of fused attention from those in float64, as a "
+        "share of the tensor's norm. Path: what training takes. Seconds: with compilation."
+    )
+    return Table(columns, (footer,), "")
+
+
 def _table(found: "list[Checked]") -> "Table":
     from txlbench.reporting.table import Column, Table
 
@@ -203,7 +257,7 @@ def _table(found: "list[Checked]") -> "Table":
     return Table(tuple(columns), (footer,), "")
 
 
-def _name(checked: "Checked") -> str:
+def _name(checked: "Checked | CheckedKernel") -> str:
     more = len(checked.labels) - 1
     return f"{checked.labels[0]}{f' and {more} more' if more else ''}"
 

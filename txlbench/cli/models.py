@@ -172,6 +172,7 @@ def _plain(result: "EvalResult") -> dict[str, object]:
         "dropped": scored.dropped,
         "cold_starts": scored.cold_starts,
         "dtype": scored.dtype,
+        "attention": scored.attention,
         "measurement": result.measurement.model_dump(mode="json"),
     }
 

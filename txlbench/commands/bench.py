@@ -99,6 +99,8 @@ def _record(request: BenchRequest, progress: Callable[[Workload], None]) -> Benc
                 tokens_per_second=found.tokens_per_second,
                 matmul_share=found.matmul_share,
                 peak_memory_bytes=found.peak_memory_bytes,
+                attention=found.attention,
+                warning=found.warning,
             )
             for each, found in timed
         ),

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,25 +33,41 @@ from txlbench.seeding import seed_everything
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser
 from txlbench.training.runtime import autocast
+from txlbench.training.self_test import not_fused, settle_attention
 from txlbench.training.state import TrainingState, empty_memories
 
 Repeat = Callable[[], None]
 
 
+@dataclass(frozen=True)
+class PreparedWork:
+    """A workload that can be timed.
+
+    Attributes:
+        repeat: does it once, from where the time before ended.
+        attention: on which path.
+        warning: why that is the plain one.
+    """
+
+    repeat: Repeat
+    attention: str | None
+    warning: str | None = None
+
+
 @contextmanager
-def prepared(workload: Workload, device: torch.device) -> Iterator[Repeat]:
-    """A function that does the workload once, from where the time before ended."""
+def prepared(workload: Workload, device: torch.device) -> Iterator[PreparedWork]:
+    """Builds what a workload needs."""
     torch.manual_seed(1)
     model = build_model(workload.model, VOCABULARY).to(device)
     if workload.work == "train":
         yield _training(model, workload, device)
         return
     model.eval()
+    make = _contexts if workload.work == "context_losses" else _streaming
     with torch.no_grad():
-        if workload.work == "context_losses":
-            yield _contexts(model, workload, device)
-        else:
-            yield _streaming(model, workload, device)
+        start = model.initial_state(1, AttentionSpan(mem_len=workload.mem_len))
+        path = model.attention_path(model.evaluation_state(start))
+        yield PreparedWork(make(model, workload, device), path)
 
 
 def _tokens(workload: Workload, length: int, device: torch.device) -> Tensor:
@@ -59,7 +76,7 @@ def _tokens(workload: Workload, length: int, device: torch.device) -> Tensor:
     return torch.randint(VOCABULARY, size, generator=source).to(device)
 
 
-def _training(model: LanguageModel, workload: Workload, device: torch.device) -> Repeat:
+def _training(model: LanguageModel, workload: Workload, device: torch.device) -> PreparedWork:
     """Steps of the training loop; memory is full after the first."""
     config = TrainConfig(
         tgt_len=workload.tgt_len,
@@ -71,6 +88,7 @@ def _training(model: LanguageModel, workload: Workload, device: torch.device) ->
     )
     span = AttentionSpan(mem_len=workload.mem_len)
     settings = Settings(config, span, device, workload.dtype, workload.model.n_layer)
+    attention = settle_attention(model, workload.model, settings)
     optimiser = build_optimiser(model.parameters(), config)
     state = TrainingState(model, optimiser, empty_memories(model, config, span))
     tokens = _tokens(workload, workload.tgt_len + 1, device)
@@ -86,7 +104,10 @@ def _training(model: LanguageModel, workload: Workload, device: torch.device) ->
         )
         train(state, _Same(batch), settings, hooks)
 
-    return repeat
+    if attention is None:
+        return PreparedWork(repeat, None)
+    warning = None if attention.reason is None else not_fused(attention.reason)
+    return PreparedWork(repeat, attention.path, warning)
 
 
 class _Same:
@@ -159,10 +180,10 @@ def measure(workload: Workload, device: torch.device, rounds: int) -> BenchTimin
     """
     seed_everything(1)
     product = matrix_product(DTYPES[workload.dtype], device)
-    with prepared(workload, device) as repeat:
+    with prepared(workload, device) as work:
         for _ in range(2):
-            repeat()
-        seconds, products = by_turns(repeat, product, rounds, device)
+            work.repeat()
+        seconds, products = by_turns(work.repeat, product, rounds, device)
     rates = sorted(workload.tokens / each for each in seconds)
     gflops = 2 * SQUARE**3 / statistics.median(products) / 1e9
     median = statistics.median(rates)
@@ -173,6 +194,8 @@ def measure(workload: Workload, device: torch.device, rounds: int) -> BenchTimin
         matmul_share=share,
         peak_memory_bytes=peak_memory(str(device)),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        attention=work.attention,
+        warning=work.warning,
     )
 
 

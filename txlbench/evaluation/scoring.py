@@ -177,6 +177,7 @@ class Score:
         errors_by_position: their standard errors, None where fewer than two are scored.
         cold_starts: streams that began without the memory that a longer text would give.
         dtype: the number format in which the model computed.
+        attention: on which path (`LanguageModel.attention_path`).
         dropped: predictions of the split that were asked for and not scored.
         targets: fingerprint of the set of targets.
         by_block: the mean of each block of targets (`TargetBlocks`).
@@ -193,6 +194,7 @@ class Score:
     targets: str
     by_block: list[float]
     dropped: int = 0
+    attention: str | None = None
     losses: NDArray[np.float32] | None = None
     positions: NDArray[np.int64] | None = None
 
@@ -242,7 +244,9 @@ def score(
     total.share(world)
     cold = sum(stream.start == stream.first and measurement.mem_len > 0 for stream in plan)
     losses, positions = reader.in_order(world) if keep_losses else (None, None)
-    return Score.of(total, cold, dtype_name(model), losses=losses, positions=positions)
+    start = model.evaluation_state(model.initial_state(1, measurement.span))
+    kept = {"attention": model.attention_path(start), "losses": losses, "positions": positions}
+    return Score.of(total, cold, dtype_name(model), **kept)
 
 
 def _stream(reader: "_Reader", plan: list[EvalStream], measurement: Measurement) -> None:

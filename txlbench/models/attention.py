@@ -14,9 +14,10 @@ from txlbench.config.model import ModelConfig
 from txlbench.models.dropout import Dropout
 from txlbench.models.interface import Observer, ScoreObserver, sees_attention
 from txlbench.models.kernels.cpu import AttentionDropout, fused_attention, project
-from txlbench.models.kernels.cuda import SMALLEST_HEAD, flexible_attention
+from txlbench.models.kernels.cuda import SMALLEST_HEAD, PositionDropout, flexible_attention
 from txlbench.models.mask import Mask
 from txlbench.models.positions.encoding import Encoding, ScoreTerms
+from txlbench.records.schema import AttentionPath
 
 Kernel = Callable[[Tensor, Tensor, ScoreTerms, Mask], Tensor]
 """Queries [B, T, H, K] and context [B, S, 2, H, K] -> mixed values [B, T, H, K]."""
@@ -52,6 +53,11 @@ class Scoring:
     def watched(self) -> bool:
         """Whether the probabilities themselves are wanted."""
         return sees_attention(self.observer)
+
+    @property
+    def fusable(self) -> bool:
+        """Whether kernels know the scores, and nobody wants the probabilities."""
+        return self.encoding.has_terms and not self.watched
 
     @property
     def terms(self) -> ScoreTerms:
@@ -91,6 +97,10 @@ class Attention(nn.Module):
 
     Heads come first in every product ([H, B, ...]), so that content scores are one batched
     product over heads and streams and position scores one over heads, both without a copy.
+
+    Attributes:
+        fuses: whether a CUDA device may take its kernel; `training.self_test` finds out.
+        acts_on: the type of device by whose rules a path is chosen; None for that of the tensors.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -102,33 +112,48 @@ class Attention(nn.Module):
         self.kv_net = nn.Linear(config.d_model, 2 * inner, bias=False)
         self.o_net = nn.Linear(inner, config.d_model, bias=False)
         self.dropatt = Dropout(config.dropatt, batch_dim=1)
+        self.fuses = True
+        self.acts_on: str | None = None
 
     def forward(
         self, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the mixed values [B, T, D] and, if watched, the probabilities [H, B, T, S]."""
         scoring = scoring.over(context_BSD)
-        kernel = self._kernel(input_BTD.device.type, scoring)
-        if kernel is not None:
+        device = self.acts_on or input_BTD.device.type
+        path, dropout = (
+            self.path(device, scoring.fusable),
+            self._position_dropout(device, context_BSD),
+        )
+        if path != "plain":
+            flexible = partial(flexible_attention, dropout=dropout)
+            kernel = self._in_tiles if path == "tiles" else flexible
             return self._fused(kernel, input_BTD, context_BSD, scoring), None
         query_HBTK = self.queries(input_BTD)
         key_HBSK, value_HBSK = map(self._split, self.kv_net(context_BSD).chunk(2, dim=-1))
-        attend = partial(self._plain, query_HBTK, key_HBSK, value_HBSK, scoring)
-        if not self._recomputes(input_BTD.device.type, scoring):
+        attend = partial(self._plain, query_HBTK, key_HBSK, value_HBSK, scoring, dropout)
+        if not self._recomputes(device, scoring):
             mixed_HBTK, attention_HBTS = attend()
             return self.joined(mixed_HBTK), attention_HBTS
         mixed_HBTK, _ = checkpoint(attend, use_reentrant=False)
         return self.joined(mixed_HBTK), None
 
     def _plain(
-        self, query_HBTK: Tensor, key_HBSK: Tensor, value_HBSK: Tensor, scoring: Scoring
+        self,
+        query_HBTK: Tensor,
+        key_HBSK: Tensor,
+        value_HBSK: Tensor,
+        scoring: Scoring,
+        dropout: PositionDropout | None,
     ) -> tuple[Tensor, Tensor]:
         """The mixed values [H, B, T, K] and the probabilities [H, B, T, S]."""
         scores_HBTS = scoring.scores(query_HBTK, key_HBSK)
         hidden = scoring.mask.alone()
         if hidden is not None:
             scores_HBTS = scores_HBTS + hidden.to(scores_HBTS.dtype)
-        attention_HBTS = self.dropatt(torch.softmax(scores_HBTS, dim=-1))
+        attention_HBTS = torch.softmax(scores_HBTS, dim=-1)
+        drop = self.dropatt if dropout is None else dropout.onto
+        attention_HBTS = drop(attention_HBTS)
         mixed_HBTK = torch.bmm(
             attention_HBTS.flatten(0, 1).to(value_HBSK.dtype), value_HBSK.flatten(0, 1)
         )
@@ -137,23 +162,35 @@ class Attention(nn.Module):
     def _recomputes(self, device: str, scoring: Scoring) -> bool:
         """Whether the plain path is computed again for the gradient, so as to keep no [H, B, T, S].
 
-        On a device, whose kernel knows no attention dropout; PyTorch's random state there is put
-        back for it, so that the second pass draws the first one's mask.
+        So on a device, where dropout's mask of positions is the same in the second pass.
         """
         plain = device == "cpu" or scoring.watched or torch.compiler.is_compiling()
         return self.training and torch.is_grad_enabled() and not plain
 
-    def _kernel(self, device: str, scoring: Scoring) -> Kernel | None:
-        """Chooses the kernel, which keeps no probabilities; None for the plain path.
+    def path(self, device: str, fusable: bool) -> AttentionPath:
+        """Chooses between a kernel, which keeps no probabilities, and the plain path.
 
-        Compiled for a CPU the plain path is faster than one that is broken into parts.
+        Compiled for a CPU the plain path is faster than one that is broken into parts. A CUDA
+        device's kernel serves training, before which it is tested; evaluation has a KV cache.
+
+        Args:
+            device: the type of device.
+            fusable: `Scoring.fusable`.
         """
-        if scoring.watched or not scoring.encoding.has_terms:
-            return None
-        drops = self.training and self.dropatt.rate > 0
+        if not fusable:
+            return "plain"
         if device == "cpu":
-            return None if torch.compiler.is_compiling() else self._in_tiles
-        return None if drops or self.size < SMALLEST_HEAD else flexible_attention
+            return "plain" if torch.compiler.is_compiling() else "tiles"
+        fuses = self.fuses and self.training and self.size >= SMALLEST_HEAD
+        return "flex" if fuses else "plain"
+
+    def _position_dropout(self, device: str, context_BSD: Tensor) -> PositionDropout | None:
+        """The mask of attention dropout on a device; a CPU draws its own, as it always has."""
+        if device == "cpu" or not self.training or self.dropatt.rate == 0:
+            return None
+        batch, keys, _ = context_BSD.shape
+        rate = self.dropatt.rate
+        return PositionDropout.draw(batch, self.heads, keys, rate, context_BSD.device)
 
     def _fused(
         self, kernel: Kernel, input_BTD: Tensor, context_BSD: Tensor, scoring: Scoring

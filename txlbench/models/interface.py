@@ -98,6 +98,10 @@ class LanguageModel(nn.Module, ABC):
         as it is.
         """
 
+    def attention_path(self, state: Any) -> str | None:  # noqa: ARG002
+        """On which path attention is computed from `state`, as records say it; None without."""
+        return None
+
     def memory_loss(self, state: Any) -> Tensor | None:  # noqa: ARG002
         """A loss of what was remembered, beside that of the targets, on their scale of one mean."""
         return None

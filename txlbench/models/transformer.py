@@ -132,6 +132,15 @@ class Transformer(LanguageModel):
         cached = self.config.memory in ("xl", "sinks") and not state.span.sinks
         return kv_cache_of(self, state) if cached else state
 
+    def attention_path(self, state: Any) -> str | None:
+        """`sdpa` beside a KV cache, by PyTorch's kernel; else one of `AttentionPath`."""
+        blocks: Any = self.blocks
+        has_terms = self.encoding.has_terms
+        if isinstance(state, KVCache):
+            return "sdpa" if has_terms else "plain"
+        path: str = blocks[0].attention.path(self.embedding.tables[0].device.type, has_terms)
+        return path
+
     def memory_loss(self, state: Any) -> Tensor | None:
         """What the compressor of a compressive memory learns by."""
         return state.loss if isinstance(state, Memory) else None

@@ -324,7 +324,13 @@ class SpeedRecord(Finding):
 
 
 class BenchResult(Record):
-    """One workload; `matmul_share` is its share of the machine's rate of matrix products."""
+    """One workload; `matmul_share` is its share of the machine's rate of matrix products.
+
+    Attributes:
+        attention: on which path it was computed (`AttentionPath`, or sdpa beside a KV
+            cache); None in earlier records.
+        warning: why it is not fused where it could be.
+    """
 
     work: Work
     size: str
@@ -335,6 +341,8 @@ class BenchResult(Record):
     tokens_per_second: Rate
     matmul_share: Positive | None
     peak_memory_bytes: NonNegativeInt
+    attention: str | None = None
+    warning: str | None = None
 
     @property
     def workload(self) -> tuple[str, str, str, int]:
@@ -350,6 +358,8 @@ class BenchTiming(Record):
     matmul_share: Positive | None
     peak_memory_bytes: NonNegativeInt
     device_name: str | None
+    attention: str | None = None
+    warning: str | None = None
 
 
 class BenchMachine(Record):
@@ -372,6 +382,10 @@ class BenchRecord(Finding):
     rounds: PositiveInt
     matmul_gflops: dict[str, Positive]
     results: Annotated[tuple[BenchResult, ...], Field(min_length=1)]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.warning for each in self.results if each.warning))
 
     def median(self, like: BenchResult) -> float | None:
         """Tokens a second at the same work here; None if it was not timed."""

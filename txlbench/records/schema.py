@@ -9,7 +9,7 @@ key. Losses are in nats, times in seconds.
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -132,10 +132,34 @@ class TrainedCorpus(Record):
     warnings: tuple[str, ...] = ()
 
 
+AttentionPath = Literal["tiles", "flex", "plain"]
+"""How attention is computed: in tiles (on a CPU), by FlexAttention (on a CUDA device), or with
+whole scores."""
+
+
+class AttentionFacts(Record):
+    """On which path a training computed attention, and what the self-test of a kernel found.
+
+    Attributes:
+        reason: why it is the plain one where a kernel was tested.
+        difference: of the fused path's losses or gradients from exact ones, as a share of the
+            norm: of the tensor where it is largest beside `allowed`.
+        allowed: how far that tensor may be from it.
+        seconds: of the test, in which the kernel is compiled too.
+    """
+
+    path: AttentionPath
+    reason: str | None = None
+    difference: FiniteFloat | None = None
+    allowed: FiniteFloat | None = None
+    seconds: Seconds | None = None
+
+
 class Facts(Record):
     """`facts.json`: code, machine, corpus and size.
 
     Attributes:
+        attention: on which path it was computed; None in models without, and in earlier records.
         devices: processes that trained it together, at last.
         threads: of each of them.
         precision: of the training's matrix products.
@@ -150,6 +174,7 @@ class Facts(Record):
     devices: Count = 1
     threads: Count | None = None
     precision: str | None = None
+    attention: AttentionFacts | None = None
     corpus: TrainedCorpus = TrainedCorpus()
     train_dropped: Count | None = None
     parameters: Count | None = None
@@ -192,6 +217,8 @@ class EvaluationRecord(Record):
         blocks: losses along the text; None in records of earlier versions.
         checkpoint, step: which weights were measured.
         dtype: number format of the matrix products.
+        attention: on which path it was computed: sdpa (PyTorch's kernel beside a KV cache), or
+            one of `AttentionPath`; None in models without, and in earlier records.
     """
 
     measurement: Annotated[Measurement, PlainSerializer(lambda each: each.model_dump(mode="json"))]
@@ -205,6 +232,7 @@ class EvaluationRecord(Record):
     checkpoint: str = "best"
     step: Count | None = None
     dtype: str = "unknown"
+    attention: str | None = None
     device: str | None = None
     seconds: Seconds | None = None
 

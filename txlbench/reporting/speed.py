@@ -170,6 +170,7 @@ def bench_table(record: BenchRecord, against: BenchRecord | None) -> Table:
         Column("work", tuple(WORKS[result.work] for result in results)),
         Column("size", tuple(result.size for result in results)),
         Column("dtype", tuple(result.dtype for result in results)),
+        Column("attention", tuple(result.attention or EMPTY for result in results)),
         column("memory", [f"{result.mem_len:,}" for result in results]),
         column("tokens/s", [f"{result.tokens_per_second.median:,.0f}" for result in results]),
         column("lowest", [f"{result.tokens_per_second.min:,.0f}" for result in results]),

@@ -108,6 +108,7 @@ def _record(
         checkpoint="best",
         step=step,
         dtype=scored.dtype,
+        attention=scored.attention,
         device=str(device),
         seconds=time.monotonic() - begin,
     )

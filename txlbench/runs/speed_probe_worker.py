@@ -28,6 +28,7 @@ from txlbench.seeding import seed_everything
 from txlbench.training.loop import Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser, weight_average
 from txlbench.training.runtime import resolve_precision
+from txlbench.training.self_test import settle_attention
 from txlbench.training.state import TrainingState, compiled_forward, empty_memories
 
 WARM_UP = 2
@@ -66,6 +67,7 @@ def training_state(job: ProbeJob, device: torch.device) -> tuple[TrainingState, 
     memories = empty_memories(model, config.train, span)
     optimiser = build_optimiser(model.parameters(), config.train)
     state = TrainingState(model, optimiser, memories, average=average)
+    settle_attention(model, config.model, settings)
     if config.train.compile:
         state.forward = compiled_forward(model)
     return state, settings

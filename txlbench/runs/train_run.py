@@ -29,7 +29,7 @@ from txlbench.models.architectures.probe import check_architecture
 from txlbench.models.factory import build_model
 from txlbench.models.interface import LanguageModel
 from txlbench.records.run_directory import RunDirectory
-from txlbench.records.schema import Facts, RunState, Summary, TrainingSummary
+from txlbench.records.schema import AttentionFacts, Facts, RunState, Summary, TrainingSummary
 from txlbench.runs.checkpointer import Checkpointer
 from txlbench.runs.job import Job
 from txlbench.runs.measure import measure
@@ -38,14 +38,22 @@ from txlbench.training.checkpoint import SaveSchedule
 from txlbench.training.loop import Diverged, Hooks, Settings, train
 from txlbench.training.optimisation import build_optimiser, weight_average
 from txlbench.training.runtime import resolve_precision, staged
+from txlbench.training.self_test import not_fused, settle_attention
 from txlbench.training.state import TrainingState, compiled_forward, empty_memories
 from txlbench.world import ALONE, World
 
 
-def gather_facts(corpus: Corpus, model: LanguageModel, settings: Settings, dropped: int) -> Facts:
+def gather_facts(
+    corpus: Corpus,
+    model: LanguageModel,
+    settings: Settings,
+    attention: AttentionFacts | None,
+    dropped: int,
+) -> Facts:
     """Commit, versions, device, threads, corpus and size.
 
     Args:
+        attention: on which path it is computed.
         dropped: predictions of train that are in no stream.
     """
     device = settings.device
@@ -62,6 +70,7 @@ def gather_facts(corpus: Corpus, model: LanguageModel, settings: Settings, dropp
         devices=settings.world.size,
         threads=torch.get_num_threads(),
         precision=settings.precision,
+        attention=attention,
         corpus=corpus.facts(),
         train_dropped=dropped,
         parameters=sum(weight.numel() for weight in model.parameters()),
@@ -151,8 +160,9 @@ class TrainingRun:
             train_config.stride,
         )
         self.checkpointer.resume(self.state)
+        attention = settle_attention(self.state.model, self.config.model, self.settings)
         if self.world.writes:
-            self._describe(streams.dropped)
+            self._describe(streams.dropped, attention)
             self._start_clock()
         self.schedule = SaveSchedule(train_config, self.state.progress.step, self.save_asked)
         hooks = Hooks(self._log, self._validate, self._save, self.should_stop, self._should_save)
@@ -180,11 +190,13 @@ class TrainingRun:
                 f"{progress.last_loss:.4g} nats at the last step"
             )
 
-    def _describe(self, dropped: int) -> None:
-        self.directory.write_facts(
-            gather_facts(self.corpus, self.state.model, self.settings, dropped)
-        )
+    def _describe(self, dropped: int, attention: AttentionFacts | None) -> None:
+        model = self.state.model
+        facts = gather_facts(self.corpus, model, self.settings, attention, dropped)
+        self.directory.write_facts(facts)
         self.directory.write_tokens(self.corpus.vocabulary.symbols)
+        if attention is not None and attention.reason is not None:
+            self.directory.note(not_fused(attention.reason))
 
     def _start_clock(self) -> None:
         """Time goes on from the line that the checkpoint's step logged."""
