@@ -162,8 +162,12 @@ def test_a_training_step_continues_after_capture_and_restore():
     assert torch.equal(expected, got)
 
 
+@pytest.mark.parametrize("part", [1, 11, 2**17])
 @pytest.mark.parametrize("kind", [Dropout, VariationalDropout])
-def test_a_relu_dropped_in_place_equals_one_after_the_other(kind: type[Dropout]):
+def test_a_relu_dropped_in_place_equals_one_after_the_other(
+    kind: type[Dropout], part: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("txlbench.models.dropout.PART", part)
     given = torch.randn(4, 7, 5, dtype=torch.float64, requires_grad=True)
     weight, dropout = torch.rand_like(given), kind(0.4)
     results = []

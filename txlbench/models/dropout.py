@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import dropout
@@ -41,8 +42,7 @@ def keep_mask(like: Tensor, rate: float, batch_dim: int | None = 0) -> Tensor:
     Args:
         batch_dim: as of `kept`.
     """
-    mask = kept(like.shape, rate, batch_dim)
-    return mask.to(like.dtype).mul_(1 / (1 - rate))
+    return _scaled(_numbers(like.shape, batch_dim), rate, like.dtype)
 
 
 def kept(shape: tuple[int, ...], rate: float, batch_dim: int | None = 0) -> Tensor:
@@ -52,17 +52,43 @@ def kept(shape: tuple[int, ...], rate: float, batch_dim: int | None = 0) -> Tens
         batch_dim: the dimension of streams, or of tokens stream by stream; None where all streams
             share the mask.
     """
+    return _above(_numbers(shape, batch_dim), rate)
+
+
+def _numbers(shape: tuple[int, ...], batch_dim: int | None) -> NDArray[np.int16]:
+    """A random 16-bit number for each entry of a mask."""
     rank, sharing = (0, 1) if batch_dim is None else _share
     size = math.prod(shape) * sharing
     words = bit_source().random_raw(-(-size // 4))
     numbers = words.view(np.int16)[:size]
     if sharing > 1:
         numbers = numbers.reshape(math.prod(shape[:batch_dim]), sharing, -1)[:, rank]
+    return numbers.reshape(shape)
+
+
+def _above(numbers: NDArray[np.int16], rate: float) -> Tensor:
+    """The mask of such numbers as int8."""
     # Compared by numpy and cast from bytes: both are several times faster than PyTorch's
     # 16-bit comparison and its cast from bool.
     threshold = min(round(rate * 2**16) - 2**15, 2**15 - 1)
     above = numbers >= np.int16(threshold)
-    return torch.from_numpy(above.view(np.int8)).view(shape)
+    return torch.from_numpy(above.view(np.int8))
+
+
+def _scaled(numbers: NDArray[np.int16], rate: float, dtype: torch.dtype) -> Tensor:
+    """The mask of such numbers as 0 and 1 / (1 - rate)."""
+    return _above(numbers, rate).to(dtype).mul_(1 / (1 - rate))
+
+
+PART = 2**17
+"""Entries that are worked on at once where several steps follow each other, so that they stay in
+the cache between these."""
+
+
+def _parts(values_NF: Tensor) -> Iterator[slice]:
+    """Rows of about `PART` entries at a time."""
+    rows = max(1, PART // values_NF.shape[1])
+    return (slice(first, first + rows) for first in range(0, len(values_NF), rows))
 
 
 def _drawn_here(values: Tensor) -> bool:
@@ -97,6 +123,8 @@ class Dropout(nn.Module):
     def after_relu(self, values_NF: Tensor, segment: torch.Size) -> Tensor:
         """The ReLU of `values_NF`, dropped, as [B, T, F]; may write into `values_NF`.
 
+        A single product should follow, whose gradient is written into.
+
         Args:
             segment: B and T, whose product is N.
         """
@@ -110,22 +138,31 @@ class Dropout(nn.Module):
 
 
 class DroppedRelu(torch.autograd.Function):
-    """ReLU and dropout in place: what is not positive afterwards got no gradient in either."""
+    """ReLU and dropout in place: what is not positive afterwards got no gradient in either.
+
+    The gradient is made in that of the output, which the product that follows computed for this.
+    """
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, rate: float) -> Tensor:
-        ctx.mark_dirty(values)
+    def forward(ctx: Any, values_NF: Tensor, rate: float) -> Tensor:
+        ctx.mark_dirty(values_NF)
         ctx.scale = 1 / (1 - rate)
-        values.clamp_(min=0).mul_(keep_mask(values, rate))
-        ctx.save_for_backward(values)
-        return values
+        numbers = _numbers(values_NF.shape, 0)
+        for rows in _parts(values_NF):
+            mask = _scaled(numbers[rows], rate, values_NF.dtype)
+            values_NF[rows].clamp_(min=0).mul_(mask)
+        ctx.save_for_backward(values_NF)
+        return values_NF
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (dropped,) = ctx.saved_tensors
-        passed = torch.ops.aten.threshold_backward(grad, dropped, 0)
-        return passed.mul_(ctx.scale), None
+    def backward(ctx: Any, grad_NF: Tensor) -> tuple[Tensor, None]:
+        (dropped_NF,) = ctx.saved_tensors
+        pass_on = torch.ops.aten.threshold_backward.grad_input
+        for rows in _parts(grad_NF):
+            part = grad_NF[rows]
+            pass_on(part, dropped_NF[rows], 0, grad_input=part).mul_(ctx.scale)
+        return grad_NF, None
 
 
 class VariationalDropout(Dropout):

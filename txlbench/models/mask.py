@@ -168,5 +168,5 @@ class Mask:
         if self.valid_len_B is not None:
             return scores_HBTS + added
         for columns in self.columns:
-            scores_HBTS[..., columns] += added[..., columns]
+            scores_HBTS[..., columns].add_(added[..., columns])
         return scores_HBTS

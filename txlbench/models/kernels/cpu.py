@@ -149,6 +149,7 @@ class FusedAttention(torch.autograd.Function):
                 if of_decay_HBS is not None:
                     streams.add_decay(of_decay_HBS, of_scores, tile)
             for part, of_part in enumerate((gradients.keys, gradients.values)):
+                assert of_part is not None, "a group has a tile"
                 of_context_BS2HK[group, :, part] = streams_first(
                     of_part[:, : mask.keys], streams.count
                 )
@@ -166,9 +167,9 @@ def _through_softmax(
 ) -> Tensor:
     """The scores' gradient [H * b, t, W] from that of the output; adds that of the values."""
     used = probabilities if dropout is None else dropout.of(probabilities, group, tile)
-    wide = tile.wide_keys(used.dtype)
-    gradients.values[:, wide] += torch.bmm(used.mT, grad)
-    of_used = torch.bmm(grad, transposed(gradients.streams.values[:, wide]))
+    gradients.add_values(used, grad, tile)
+    values = gradients.streams.values[:, tile.wide_keys(used.dtype)]
+    of_used = torch.bmm(grad, transposed(values))
     of_scores = of_used if dropout is None else dropout.of(of_used, group, tile)
     softmax_backward = torch.ops.aten._softmax_backward_data.out
     softmax_backward(of_scores, probabilities, -1, grad.dtype, grad_input=of_scores)

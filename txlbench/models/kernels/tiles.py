@@ -146,13 +146,13 @@ class StreamGroup:
             self._add_bias(scores, tile)
         else:
             by_key = self._positions(tile, keys.shape[1], self.shared.rows_HSK)
-            scores = by_key.contiguous().baddbmm_(content, transposed(keys))
+            scores = torch.baddbmm(by_key, content, transposed(keys))
         if self.decay_HbS is not None:
             self._add_decay(scores, tile, mask, self.decay_HbS)
         for columns, hidden in _hidden(
             tile.shape, keys.shape[1], mask.attention_length, keys.dtype, mask.sinks
         ):
-            scores[..., columns] += hidden
+            scores[..., columns].add_(hidden)
         if mask.valid_len_B is not None:
             self._mask_reset(scores, tile, mask, mask.valid_len_B)
         return scores
@@ -182,12 +182,12 @@ class StreamGroup:
         before = mask.keys - mask.queries
         of_queries = decay_HbS[..., before + tile.queries.start : before + tile.queries.stop]
         added = of_queries[..., None] - decay_HbS[..., None, tile.keys]
-        scores[..., : tile.shape[1]] += added.flatten(0, 1)
+        scores[..., : tile.shape[1]].add_(added.flatten(0, 1))
 
     def add_decay(self, total_HBS: Tensor, grad: Tensor, tile: Tile) -> None:
         """Adds the gradient of the decay from that of a tile's scores, [H * b, t, W]."""
         summed = grad[..., : tile.shape[1]].sum(1, dtype=total_HBS.dtype)
-        total_HBS[:, self.streams, tile.keys] -= summed.unflatten(0, (-1, self.count))
+        total_HBS[:, self.streams, tile.keys].sub_(summed.unflatten(0, (-1, self.count)))
 
     def positions(self, tile: Tile) -> Tensor:
         """The tile's queries as they meet the table of distances: [H, b * t, K]."""
@@ -202,21 +202,41 @@ class StreamGroup:
 
 
 class Gradients:
-    """Gradients of one group of streams, summed over tiles; what is shared goes to `total`."""
+    """Gradients of one group of streams, summed over tiles; what is shared goes to `total`.
+
+    Sums grow by `add_`: after `sum[part] += more` Python writes the part onto itself.
+
+    Attributes:
+        keys, values: [H * b, S, K], more rows may follow; None before the first tile.
+    """
 
     def __init__(self, streams: StreamGroup, total: Shared) -> None:
         self.streams, self.total = streams, total
-        self.keys = torch.zeros_like(streams.keys)
-        self.values = torch.zeros_like(streams.values)
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    def add_values(self, used: Tensor, grad: Tensor, tile: Tile) -> None:
+        """From probabilities [H * b, t, W] as they mixed values, and the mixture's gradient."""
+        self.values = self._sum(self.values, torch.bmm(used.mT, grad), tile)
+
+    def _sum(self, total: Tensor | None, part: Tensor, tile: Tile) -> Tensor:
+        """`total` with a tile's part; a tile of all keys is the only one, and the sum itself."""
+        all_keys = self.streams.keys.shape[1] - PADDING
+        if total is None and tile.shape[1] == all_keys:
+            return part
+        total = torch.zeros_like(self.streams.keys) if total is None else total
+        total[:, tile.wide_keys(part.dtype)].add_(part)
+        return total
 
     def add_scores(self, grad: Tensor, tile: Tile) -> Tensor:
         """The queries' gradient [H * b, t, K] from that of the scores [H * b, t, W].
 
         `grad` is zero where a query does not see a key.
         """
-        streams, wide = self.streams, tile.wide_keys(grad.dtype)
-        self.keys[:, wide] += torch.bmm(grad.mT, streams.content[:, tile.queries])
-        of_query = torch.bmm(grad, streams.keys[:, wide])
+        streams = self.streams
+        of_keys = torch.bmm(grad.mT, streams.content[:, tile.queries])
+        self.keys = self._sum(self.keys, of_keys, tile)
+        of_query = torch.bmm(grad, streams.keys[:, tile.wide_keys(grad.dtype)])
         _add_sum(self.total.u_HK, of_query)
         if streams.shared.rows_HSK is not None:
             of_query += self._add_distances(grad, tile, streams.shared.rows_HSK)
@@ -232,9 +252,10 @@ class Gradients:
         grad_HNS = shifted.view(heads, -1, shifted.shape[2])
         if self.total.rows_HSK is not None:
             products = torch.bmm(grad_HNS.mT, self.streams.positions(tile))
-            self.total.rows_HSK[:, distances] += products
+            self.total.rows_HSK[:, distances].add_(products)
         if self.total.bias_HS is not None:
-            self.total.bias_HS[:, distances] += grad_HNS.sum(1, dtype=self.total.bias_HS.dtype)
+            of_bias_HS = grad_HNS.sum(1, dtype=self.total.bias_HS.dtype)
+            self.total.bias_HS[:, distances].add_(of_bias_HS)
         of_position = torch.bmm(grad_HNS, rows_HSK[:, distances]).view(*grad.shape[:2], size)
         _add_sum(self.total.v_HK, of_position)
         return of_position
@@ -244,7 +265,7 @@ class Gradients:
         distances = tile.distances(total_HS.shape[1], grad.dtype)
         summed_HTW = grad.unflatten(0, (len(total_HS), -1)).sum(1, dtype=total_HS.dtype)
         shifted = by_distance(summed_HTW, distances.stop - distances.start)
-        total_HS[:, distances] += shifted.sum(1)
+        total_HS[:, distances].add_(shifted.sum(1))
 
 
 def heads_first(states_BTHK: Tensor, padding: int = 0) -> Tensor:
@@ -259,7 +280,7 @@ def heads_first(states_BTHK: Tensor, padding: int = 0) -> Tensor:
 def transposed(rows: Tensor) -> Tensor:
     """[N, S, K] -> [N, K, S] as a product reads it at once: 16 bits in a part of a buffer are
     copied row by row before, which is many times faster than the product's own copy."""
-    return rows.contiguous().mT
+    return (rows if rows.element_size() > 2 else rows.contiguous()).mT
 
 
 def streams_first(states: Tensor, streams: int) -> Tensor:
