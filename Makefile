@@ -57,7 +57,10 @@ test: $(READY_TO_TEST)  ## the tests, under 6 minutes on two cores
 	$(BIN)/python -m pytest -n auto -q
 
 test-full: $(READY_TO_TEST)  ## the long tests, under 35 minutes
-	$(BIN)/python -m pytest -q -m full
+	status=0; \
+	$(BIN)/python -m pytest -q -m "full and not alone" -n 2 || status=1; \
+	$(BIN)/python -m pytest -q -m "full and alone" || status=1; \
+	exit $$status
 
 test-services: $(READY_FOR_SERVICES)  ## tests with a real Slurm and Chromium, installed as root; 12 minutes
 	tests/services/install.sh

@@ -226,6 +226,7 @@ print(os.environ["THP_MEM_ALLOC_ENABLE"])
 
 
 @pytest.mark.full
+@pytest.mark.alone
 @pytest.mark.parametrize("users", [{}, {"THP_MEM_ALLOC_ENABLE": "0"}])
 def test_a_process_that_evaluates_asks_for_large_pages(users):
     bare = {name: value for name, value in os.environ.items() if "THP" not in name}

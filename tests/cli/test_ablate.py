@@ -197,6 +197,7 @@ def test_the_network_is_really_cut(story):
 
 
 @pytest.mark.full
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_stop_by_themselves_when_their_parent_is_killed(tmp_path, monkeypatch, number):
     monkeypatch.chdir(tmp_path)
@@ -222,6 +223,7 @@ def test_workers_stop_by_themselves_when_their_parent_is_killed(tmp_path, monkey
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_run_killed_again_and_again_ends_as_one_that_was_not(tmp_path, monkeypatch):
     """SIGKILL of the whole tree at any moment; the next call goes on."""
     monkeypatch.chdir(tmp_path)

@@ -108,13 +108,14 @@ MEASURED = {
     "base, no memory": (BASE, OF_BASE, 205, {"recurrence": False}),
 }
 QUICK: set[str] = set()
+ALONE = [pytest.mark.full, pytest.mark.alone]
 TOLERANCE = 0.2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are fitted to Linux's allocator")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.full) for name in MEASURED],
+    [pytest.param(name, marks=[] if name in QUICK else ALONE) for name in MEASURED],
 )
 def test_the_peak_of_a_process_is_as_predicted(name):
     model, train, vocabulary, more = MEASURED[name]

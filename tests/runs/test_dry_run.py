@@ -222,6 +222,7 @@ def test_accelerators_give_hours_at_the_utilisation_asked_for():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_probe_measures_each_shape_once_and_writes_nothing(folder):
     """Two seeds of one shape, trained for more steps than the probe takes."""
     write_spec({"train.max_step": 10**6}, seeds=[1, 2])

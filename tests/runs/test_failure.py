@@ -107,6 +107,7 @@ sys.exit(main())
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_run_that_does_not_fit_into_memory_fails_and_says_what_to_do():
     """A process with 400 MB left, and a step whose inner states alone take 1.4 GB."""
     write_spec({"train.batch_size": 64, "train.tgt_len": 33, "model.d_inner": 200_000})

@@ -39,21 +39,25 @@ def killed(number, kills, how="kill", steps=100):
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_killed_a_few_times():
     assert any(killed("SIGKILL", 5, steps=80))
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_killed_at_twenty_random_moments():
     """Among them moments before the first checkpoint, and different steps after it."""
     assert len(set(killed("SIGKILL", 20))) > 3
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_asked_to_stop_at_twenty_random_moments():
     assert len(set(killed("SIGTERM", 20))) > 6
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_checkpoints_cut_at_twenty_random_bytes():
     assert any(killed("SIGKILL", 20, "cut"))

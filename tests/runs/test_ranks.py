@@ -95,6 +95,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_killed_rank_ends_the_run_and_one_process_goes_on():
     write_spec(SETTINGS)
     straight = finished("straight/trial")
@@ -115,6 +116,7 @@ def test_a_killed_rank_ends_the_run_and_one_process_goes_on():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_run_on_two_devices_ends_as_on_one():
     write_spec(SETTINGS)
     straight = finished("straight/trial")
@@ -129,6 +131,7 @@ def test_a_run_on_two_devices_ends_as_on_one():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_three_then_two_then_one():
     write_spec({**SETTINGS, "train.batch_size": 12})
     straight = finished("straight/trial")
@@ -143,6 +146,7 @@ def test_three_then_two_then_one():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 @pytest.mark.parametrize("how", ["terminate", "close", "rank 0", "rank 1"])
 def test_a_request_to_stop_reaches_every_rank(how):
     """By a signal to the worker or to one rank, or by the end of the parent."""
@@ -163,6 +167,7 @@ def test_a_request_to_stop_reaches_every_rank(how):
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_ranks_do_not_outlive_the_process_that_holds_the_claim():
     write_spec(ENDLESS)
     run, job = prepared()
@@ -179,6 +184,7 @@ def test_ranks_do_not_outlive_the_process_that_holds_the_claim():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_checkpoint_that_is_asked_for_is_written_and_training_goes_on():
     write_spec({**ENDLESS, "train.checkpoint_interval": None})
     run, job = prepared()
@@ -193,6 +199,7 @@ def test_a_checkpoint_that_is_asked_for_is_written_and_training_goes_on():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_what_fails_on_a_rank_is_recorded():
     write_spec({**SETTINGS, "train.lr": 1e30, "train.warmup_step": 0})
     run, job = prepared()

@@ -171,6 +171,7 @@ def test_another_version_of_the_package_is_refused():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_driver_out_of_reach_stops_the_run_with_a_checkpoint():
     write_spec({"train.max_step": 10**6, "train.eval_interval": 10**6})
     run, job = prepared()

@@ -247,6 +247,7 @@ def test_a_dry_run_says_what_tuning_costs():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_killed_again_and_again_it_ends_as_if_it_had_not_been():
     write_spec({"train.max_step": 60, "train.checkpoint_interval": 5}, grid=GRID, tune=TUNE)
     words = ["ablate", "spec.yaml", "--tune-trials", "3", "--jobs", "1"]

@@ -160,6 +160,7 @@ def test_the_call_waits_for_a_run_of_another_process_and_is_done(plan):
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_four_calls_at_once_do_eight_runs_once_each():
     """Real processes on an output that is not there yet."""
     write_spec(seeds=[1, 2, 3, 4], grid={"train.recurrence": [True, False]})

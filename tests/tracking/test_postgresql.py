@@ -21,7 +21,7 @@ from tests.tracking.test_server import answers, free_port, until
 from txlbench.records.schema import RunState
 from txlbench.tracking.deliver import deliver
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.alone]
 
 MACHINE = """
 import errno, fcntl, os, socket

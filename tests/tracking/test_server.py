@@ -23,7 +23,7 @@ from txlbench.records.schema import RunState
 from txlbench.tracking.backlog import backlog, nothing_to_deliver
 from txlbench.tracking.deliver import deliver
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.alone]
 SECONDS = 120
 
 

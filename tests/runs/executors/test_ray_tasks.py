@@ -27,7 +27,7 @@ from txlbench.records.schema import RunState
 from txlbench.runs.executors import ray_tasks
 from txlbench.tracking.store import store_of
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.alone]
 SECONDS = 300
 
 

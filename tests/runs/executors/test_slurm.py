@@ -197,20 +197,24 @@ def preempt(job):
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_job_makes_room_and_goes_on():
     cases.a_job_makes_room_and_goes_on(preempt, LOCAL)
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_four_runs_finish():
     cases.four_runs_finish(LOCAL)
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_a_driver_is_killed_and_called_again():
     cases.a_driver_is_killed_and_called_again(LOCAL)
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_an_interrupt_stops_the_jobs_with_a_checkpoint():
     cases.an_interrupt_stops_the_jobs_with_a_checkpoint(lambda: True, LOCAL)

@@ -27,6 +27,7 @@ def torchrun(*arguments):
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_all_processes_share_each_run_and_the_first_one_speaks():
     write_spec({"train.max_step": 8}, rows=[{"label": "a"}, {"label": "b", "set": {"train.lr": 1}}])
     done = torchrun("ablate", "spec.yaml", "--device", "cpu")
@@ -38,6 +39,7 @@ def test_all_processes_share_each_run_and_the_first_one_speaks():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_rows_that_cannot_be_divided_are_refused_in_one_line():
     write_spec({"train.batch_size": 3})
     done = torchrun("ablate", "spec.yaml", "--device", "cpu")
@@ -47,6 +49,7 @@ def test_rows_that_cannot_be_divided_are_refused_in_one_line():
 
 
 @pytest.mark.full
+@pytest.mark.alone
 def test_all_processes_share_the_windows_of_recl(tmp_path):
     """Losses are those of one process, also where that was interrupted before."""
     write_text(Path("mine.txt"), words=4000)
