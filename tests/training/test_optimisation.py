@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -98,6 +100,16 @@ def test_the_step_is_that_of_the_unfused_adam():
         apply_gradients(fused, run.train, 0.01)
         plain.step()
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+def test_training_loads_no_compiler():
+    model = {"n_layer": 1, "d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8, "dropout": 0.1}
+    code = (
+        "import sys; from tests.benchmarks.training_ours import train; "
+        f"train({model}, 11, 2, 4, 1, 'fp32')(); print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n", "it takes as long as half of PyTorch: find who imports it"
 
 
 def test_gradients_are_gone_after_the_step():

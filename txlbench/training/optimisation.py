@@ -4,6 +4,7 @@ The summed loss of the scored positions with auxiliary losses; Adam, its learnin
 and clipping, as in the official scripts; the average of weights over the last part of a training.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -115,9 +116,20 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     return config.lr * 0.5 * (1 + math.cos(math.pi * (step - 1 - config.warmup_step) / after))
 
 
-def build_optimiser(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.Adam:
+class Adam(torch.optim.Adam):
+    """PyTorch's Adam without loading its compiler, which takes a second as a run starts.
+
+    PyTorch has these methods load it to keep them from being compiled, as nothing here is.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
+def build_optimiser(parameters: Iterable[nn.Parameter], config: TrainConfig) -> Adam:
     """Adam with PyTorch's defaults (betas 0.9 and 0.999, epsilon 1e-8), in one kernel."""
-    return torch.optim.Adam(parameters, lr=config.lr, fused=True)
+    return Adam(parameters, lr=config.lr, fused=True)
 
 
 def apply_gradients(optimiser: torch.optim.Optimizer, config: TrainConfig, rate: float) -> Tensor:
