@@ -129,7 +129,8 @@ class Dropout(nn.Module):
             segment: B and T, whose product is N.
         """
         if not self.training or self.rate == 0 or not _drawn_here(values_NF):
-            return self(values_NF.relu().unflatten(0, segment))
+            made_NF = values_NF.relu() if torch.is_grad_enabled() else values_NF.relu_()
+            return self(made_NF.unflatten(0, segment))
         dropped: Tensor = DroppedRelu.apply(values_NF, self.rate)  # type: ignore[no-untyped-call]
         return dropped.unflatten(0, segment)
 

@@ -18,6 +18,7 @@ from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 from txlbench.config.base import AttentionSpan
 from txlbench.models.attention import Scoring
 from txlbench.models.interface import Observer, autocast_dtype
+from txlbench.models.kernels.cached_segment import segment_attention, takes_segment
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, advance_valid_len, reset_valid_len
 from txlbench.models.positions.encoding import Encoding, ScoreTerms
@@ -343,7 +344,9 @@ def _attend(
 def _fused(
     terms: ScoreTerms, query_HBTK: Tensor, key_HBSK: Tensor, value_HBSK: Tensor, mask: Mask
 ) -> Tensor:
-    """The mixed values [H, B, T, K] in PyTorch's own kernel, which adds positions and mask."""
+    """The mixed values [H, B, T, K] in one kernel, that of PyTorch where ours does not serve."""
+    if takes_segment(terms, query_HBTK, mask):
+        return segment_attention(terms, query_HBTK, key_HBSK, value_HBSK, mask)
     position, decay = terms.position_scores(query_HBTK), terms.decay_scores(query_HBTK.shape[2])
     if decay is not None:
         position = decay if position is None else position + decay

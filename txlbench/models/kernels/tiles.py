@@ -149,7 +149,7 @@ class StreamGroup:
             scores = torch.baddbmm(by_key, content, transposed(keys))
         if self.decay_HbS is not None:
             self._add_decay(scores, tile, mask, self.decay_HbS)
-        for columns, hidden in _hidden(
+        for columns, hidden in hidden_columns(
             tile.shape, keys.shape[1], mask.attention_length, keys.dtype, mask.sinks
         ):
             scores[..., columns].add_(hidden)
@@ -300,7 +300,7 @@ def by_distance(grad: Tensor, length: int) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _hidden(
+def hidden_columns(
     shape: tuple[int, int],
     width: int,
     attention_length: int | None,
