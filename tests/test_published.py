@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 NAMES = re.findall(r"^!results/([\w-]+)/$", (ROOT / ".gitignore").read_text(), re.M)
 EXPERIMENTS, FINDINGS = results_at([RESULTS / name for name in NAMES])
-FIRST = "encodings"
+FIRST = "memory"
 """The one whose files are made again by default; the others in the long tests."""
 DRAWN_WITH = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(), re.M)[1]
 MOST_BYTES = 15_000_000
@@ -124,11 +124,34 @@ def test_a_training_leaves_the_same_metric_lines_again(tmp_path):
 
 def test_they_are_small_and_hold_no_weights_and_no_place_of_a_machine():
     paths = [RESULTS / name / path for name in NAMES for path in files(RESULTS / name)]
+    assert {name for name in NAMES if (RESULTS / name).is_dir()} == {*NAMES}
     assert sum(path.stat().st_size for path in paths) < MOST_BYTES
     for path in paths:
         assert path.suffix not in (".pt", ".npz", ".log")
         text = path.read_text(encoding="utf-8")
         assert path.suffix == ".svg" or not re.search(r"/(tmp|home|root|Users)/", text), path
+
+
+SAID = [ROOT / "README.md", ROOT / "docs/findings.md"]
+DIFFERENCE = re.compile(r"(\d\.\d{3}) ± (\d\.\d{3})")
+RECL = re.compile(r"\d+ \[\d+, \d+\]")
+
+
+@pytest.mark.parametrize("page", SAID, ids=lambda page: page.name)
+def test_every_interval_that_is_said_is_one_of_the_records(page):
+    text = page.read_text(encoding="utf-8")
+    known = {
+        (f"{abs(pair['difference']):.3f}", f"{pair['half_width']:.3f}")
+        for experiment in EXPERIMENTS
+        for each in json.loads(experiment.table("json").read_text())["comparisons"]
+        for pair in each["pairs"]
+        if pair["half_width"] is not None
+    }
+    said = {*DIFFERENCE.findall(text)}
+    assert said, "no interval is said"
+    assert said <= known
+    tables = " ".join((each.parent / "recl.md").read_text() for each in FINDINGS)
+    assert {*RECL.findall(text)} <= {*RECL.findall(tables.replace("\\", ""))}
 
 
 def test_the_index_lists_every_page_and_each_has_its_command():

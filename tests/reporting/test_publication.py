@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reporting import recl_records
 from tests.reporting.laboratory import Laboratory
 from tests.reporting.speed_records import COMMAND, write_record
 from txlbench.errors import UserError
@@ -77,6 +78,20 @@ def test_what_was_published_gives_the_same_bytes_again(experiment, tmp_path):
     )
     assert again == first
     assert f"command: {COMMAND}".encode() in first["speed-1/speed.html"]
+
+
+def test_a_loss_file_elsewhere_is_named_without_its_folders(tmp_path):
+    (tmp_path / "results").mkdir()
+    recl_records.write_record(tmp_path / "results/recl-1")
+    path = tmp_path / "results/recl-1/recl.json"
+    record = json.loads(path.read_text())
+    names = iter(record["models"])
+    record["models"][next(names)]["path"] = "/home/somebody/losses/a.npz"
+    record["models"][next(names)]["path"] = "results/a/losses/b.npz"
+    path.write_text(json.dumps(record))
+    found = published([], [path], tmp_path / "out")
+    assert b"somebody" not in b"".join(found.values())
+    assert b"results/a/losses/b.npz" in found["recl-1/recl.html"]
 
 
 def test_publishing_again_leaves_no_run_that_is_gone(experiment, tmp_path):

@@ -47,7 +47,7 @@ def copy_records(
     paths = [folder / each.parent.resolve().name / each.name for each in findings]
     for path, target in zip(findings, paths, strict=True):
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
+        _write_compact(target, _without_places(read_finding(path, FINDINGS[path.name]).content))
     return copies, paths
 
 
@@ -70,6 +70,20 @@ def publish_finding(path: Path) -> Made:
     """Makes tables, figures and page of a finding, under the command that measured it."""
     command = read_finding(path, FINDINGS[path.name]).command
     return report_finding(path, command, LOOK).paths, ()
+
+
+def _without_places(value: Any) -> Any:
+    """The same, absolute paths of loss files cut to their last part."""
+    if isinstance(value, list):
+        return [_without_places(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: Path(each).name
+        if key == "path" and isinstance(each, str) and Path(each).is_absolute()
+        else _without_places(each)
+        for key, each in value.items()
+    }
 
 
 def _copy_experiment(source: ExperimentDirectory, copy: ExperimentDirectory) -> None:
