@@ -12,7 +12,8 @@ from txlbench.runs.plan import Request, open_experiment
 from txlbench.runs.plan_record import PlanEntry, describe_plan
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-FILES = ("wt103.yaml", *sorted(path.name for path in EXPERIMENTS.glob("table*.yaml")))
+TABLES = sorted(path.name for path in EXPERIMENTS.glob("table*.yaml"))
+FILES = ("wt103.yaml", *(name for name in TABLES if "-small" not in name))
 DEVICES = accelerators_named("a100,h100")
 
 
