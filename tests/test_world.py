@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from txlbench import world
 from txlbench.world import ALONE
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +43,53 @@ def test_processes_that_share_a_training_are_as_one(tmp_path, size):
     for process, output in zip(processes, outputs, strict=True):
         assert process.returncode == 0, output[-5000:]
         assert "6 checks" in output
+
+
+class Sent:
+    """A sum over two processes that have the same gradients, once it is waited for."""
+
+    def __init__(self, flat):
+        self.flat = flat
+
+    def wait(self):
+        self.flat.mul_(2)
+
+
+def test_gradients_are_sent_while_others_are_still_made(monkeypatch):
+    monkeypatch.setattr(world, "BUCKET_BYTES", 4 * 5 * 5 * 2)  # two weights of a layer
+    layers = torch.nn.Sequential(*(torch.nn.Linear(5, 5, bias=False) for _ in range(6)))
+    unused, empty = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(0))
+    made, sent_after = [], []
+    for number, layer in enumerate(layers):
+        layer.weight.register_post_accumulate_grad_hook(lambda _, n=number: made.append(n))
+
+    def send(flat):
+        sent_after.append((len(made), flat.numel()))
+        return Sent(flat)
+
+    def gradients(backward):
+        for layer in layers:
+            layer.weight.grad = None
+        loss = layers(torch.ones(2, 5)).sum()
+        backward(loss)
+        return [layer.weight.grad.clone() for layer in layers]
+
+    expected = gradients(lambda loss: loss.backward())
+    made.clear()
+    total = torch.tensor(3.0)
+
+    def shared(loss):
+        sums = world._GradientSums([unused, *layers.parameters(), empty], send)
+        sums.during(loss.backward)
+        sums.finish([total])
+
+    found = gradients(shared)
+    assert all(torch.equal(one, 2 * other) for one, other in zip(found, expected, strict=True))
+    assert unused.grad is None
+    assert total == 6
+    assert sent_after == [(2, 50), (4, 50), (6, 50), (6, 1)]
+    gradients(shared)  # hooks of the step before are gone
+    assert len(sent_after) == 8
 
 
 def test_alone_nothing_is_copied_or_sent():

@@ -8,6 +8,7 @@ import atexit
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -56,19 +57,20 @@ class World:
         part: T = whole[self.rank * each : (self.rank + 1) * each]
         return part
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter], *sums: Tensor) -> None:
+    def sum_gradients(
+        self, parameters: Iterable[nn.Parameter], backward: Callable[[], object], *sums: Tensor
+    ) -> None:
         """Replaces gradients, and the scalars `sums`, by their sums over all processes.
 
-        A parameter without a gradient has none in any process.
+        Those of later layers are on their way while `backward`, the last to add to them, makes
+        those of earlier ones. A parameter without a gradient has none in any process.
         """
         if self.size == 1:
+            backward()
             return
-        tensors = [weight.grad for weight in parameters if weight.grad is not None] + list(sums)
-        sent = [(bucket, flat, self._all_reduce(flat, True)) for bucket, flat in _buckets(tensors)]
-        for bucket, flat, work in sent:
-            _attempt(work.wait)
-            for tensor, part in zip(bucket, flat.split([t.numel() for t in bucket]), strict=True):
-                tensor.set_(part.view_as(tensor))
+        sending = _GradientSums(parameters, lambda flat: self._all_reduce(flat, True))
+        sending.during(backward)
+        sending.finish(sums)
 
     def total(self, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """The sums of arrays over all processes, computed in float64, in the dtype they had."""
@@ -145,17 +147,71 @@ def outer_world(device: torch.device) -> World:
     return world
 
 
-def _buckets(tensors: Sequence[Tensor]) -> Iterable[tuple[list[Tensor], Tensor]]:
-    """Tensors of one dtype with their values laid end to end, some `BUCKET_BYTES` at a time."""
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        bucket: list[Tensor] = []
-        for tensor in (each for each in tensors if each.dtype == dtype):
-            bucket.append(tensor)
+class _GradientSums:
+    """Gradients on their way: buckets are sent in one order, the same in every process.
+
+    A bucket goes once its last gradient is there and the one before has gone.
+    """
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], send: Callable[[Tensor], distributed.Work]
+    ) -> None:
+        weights = [weight for weight in parameters if weight.requires_grad and weight.numel()]
+        self.buckets = list(_buckets(weights[::-1]))  # gradients come from the last layer on
+        self.send = send
+        self.missing = [len(bucket) for bucket in self.buckets]
+        self.next = 0
+        self.sent: list[tuple[Sequence[Tensor], Tensor, distributed.Work]] = []
+
+    def during(self, backward: Callable[[], object]) -> None:
+        """Sends what is complete while `backward` goes on."""
+        hooks = [
+            weight.register_post_accumulate_grad_hook(partial(self._arrived, number))
+            for number, bucket in enumerate(self.buckets)
+            for weight in bucket
+        ]
+        try:
+            backward()
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _arrived(self, number: int, _: Tensor) -> None:
+        self.missing[number] -= 1
+        while self.next < len(self.buckets) and not self.missing[self.next]:
+            self._send_next()
+
+    def _send_next(self) -> None:
+        self._send([weight.grad for weight in self.buckets[self.next] if weight.grad is not None])
+        self.next += 1
+
+    def finish(self, sums: Sequence[Tensor]) -> None:
+        """Sends the rest, and puts sums in the place of gradients and of `sums`."""
+        while self.next < len(self.buckets):
+            self._send_next()
+        self._send(sums)
+        for tensors, flat, work in self.sent:
+            _attempt(work.wait)
+            for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+                tensor.set_(part.view_as(tensor))
+
+    def _send(self, tensors: Sequence[Tensor]) -> None:
+        if tensors:
+            flat = torch.cat([tensor.flatten() for tensor in tensors])
+            self.sent.append((tensors, flat, self.send(flat)))
+
+
+def _buckets(weights: Sequence[nn.Parameter]) -> Iterable[list[nn.Parameter]]:
+    """Parameters of one dtype, some `BUCKET_BYTES` together."""
+    for dtype in dict.fromkeys(weight.dtype for weight in weights):
+        bucket: list[nn.Parameter] = []
+        for weight in (each for each in weights if each.dtype == dtype):
+            bucket.append(weight)
             if sum(each.nbytes for each in bucket) >= BUCKET_BYTES:
-                yield bucket, torch.cat([each.flatten() for each in bucket])
+                yield bucket
                 bucket = []
         if bucket:
-            yield bucket, torch.cat([each.flatten() for each in bucket])
+            yield bucket
 
 
 def _attempt(collective: Callable[[], T]) -> T:

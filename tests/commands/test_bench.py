@@ -1,6 +1,7 @@
 """`bench` times real work in processes of their own, and says what it measured."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -49,6 +50,12 @@ def test_what_is_left_and_compared(tmp_path, monkeypatch):
     )
     bench(again, seen.append)
     assert "times the other" in (tmp_path / "b" / "bench.md").read_text()
+    bench(replace(again, against=tmp_path / "b" / "bench.json"), seen.append)
+    content = json.loads((tmp_path / "b" / "bench.json").read_text())
+    earlier = [each["results"][0]["tokens_per_second"] for each in content["history"]]
+    assert earlier[0] == result["tokens_per_second"] != earlier[1]
+    assert content["history"][0]["time"] < content["history"][1]["time"] < content["time"]
+    assert "times the first" in (tmp_path / "b" / "bench.md").read_text()
 
 
 def test_bad_input(tmp_path):

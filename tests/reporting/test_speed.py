@@ -17,7 +17,7 @@ from tests.reporting.speed_records import (
 from txlbench.errors import UserError
 from txlbench.records.finding_schema import BenchRecord, SpeedRecord, read_finding
 from txlbench.reporting.findings import report_finding
-from txlbench.reporting.speed import bench_table, speed_table, ways_of
+from txlbench.reporting.speed import bench_table, history_table, speed_table, ways_of
 
 
 def table(folder):
@@ -109,24 +109,39 @@ def test_segments_that_are_as_long_as_one_attention_have_their_number_there(tmp_
 
 
 def test_a_line_a_workload_with_the_ratio_to_the_same_work(tmp_path):
-    ours = read_finding(
-        write_bench(tmp_path / "a", bench_result("train", 3000.0), bench_result("generate", 8.0)),
-        BenchRecord,
-    )
     other = read_finding(
         write_bench(
             tmp_path / "b", bench_result("generate", 2.0), bench_result("train", 9.0, mem_len=1)
         ),
         BenchRecord,
     )
-    table = bench_table(ours, other)
+    path = write_bench(tmp_path / "a", bench_result("train", 3000.0), bench_result("generate", 8.0))
+    ours = read_finding(path, BenchRecord).model_copy(update={"history": (other.summary,)})
+    table = bench_table(ours)
     assert table.header[-1] == "times the other"
     assert table.rows[0] == [
         *("training", "small", "fp32", "800", "3,000", "1,500", "6,000", "25.0 %", "300 MiB", "")
     ]
     assert table.rows[1][-1] == "4.00"
-    assert "times the other" not in bench_table(ours, None).header
+    assert "times the other" not in bench_table(other).header
     assert "fp32 100 GFLOP/s" in "\n".join(table.footer)
+
+
+def test_the_history_has_a_column_a_commit(tmp_path):
+    def measured(commit, rate, *history):
+        path = write_bench(tmp_path, bench_result("train", rate), bench_result("eval", 9.0))
+        changes = {"commit": commit, "time": 86400.0 * rate, "history": history}
+        return read_finding(path, BenchRecord).model_copy(update=changes)
+
+    first = measured("0123456789ab+", 2000.0).summary
+    second = first.model_copy(update={"commit": "b" * 40, "results": first.results[1:]})
+    table = history_table(measured(None, 5000.0, first, second))
+    assert table.header == ["work", "012345678+", "bbbbbbbbb", "unknown", "times the first"]
+    assert table.rows == [
+        ["training small fp32", "2,000", "", "5,000", "2.50"],
+        ["streaming evaluation small fp32", "9", "9", "9", "1.00"],
+    ]
+    assert table.footer[0].startswith("012345678+: 1975-06-24 00:00 UTC, P, cpu, 2 threads")
 
 
 @pytest.mark.parametrize("share", [0.5, None])

@@ -147,3 +147,10 @@ def test_an_lstm_rounds_its_products_to_tf32_only_where_that_is_asked_for():
         with products(precision):
             assert torch.backends.cudnn.allow_tf32 == (precision == "tf32")
         assert not torch.backends.cudnn.allow_tf32
+
+
+def test_ids_that_a_model_reads_on_the_host_stay_there():
+    with staged(streams(config()), torch.device("meta"), on_host=True) as batches:
+        assert batches[0].tokens.device.type == "cpu"
+    with staged(streams(config()), torch.device("meta")) as batches:
+        assert batches[0].tokens.device.type == "meta"

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn.attention import flex_attention as flex
 
+from tests.benchmarks import cuda as rehearsal
 from tests.training.trial import config, settings_of, state_of
 from txlbench import seeding
 from txlbench.config.base import AttentionSpan
@@ -169,3 +170,13 @@ def test_the_plain_paths_hold_few_scores():
     assert shape.plain_rows(heads=8) == 2
     assert replace(shape, tgt_len=4000).plain_rows(heads=8) == 1
     assert replace(shape, tgt_len=1).plain_rows(heads=8) == 64
+
+
+@pytest.mark.full
+def test_the_benchmark_of_devices_can_be_rehearsed(capsys: pytest.CaptureFixture[str]):
+    """So that it does not end with a slip on the one device that is lent."""
+    rehearsal.main(["--device", "cpu", "--minutes", "1", "--rounds", "2"])
+    said = capsys.readouterr().out
+    headings = ("fused attention", "attention alone", "training, toy", "waits of a step")
+    assert all(heading in said for heading in headings)
+    assert "The minutes are over" not in said

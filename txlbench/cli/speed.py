@@ -84,7 +84,7 @@ def speed(look: "Look | None", **options: Any) -> None:
     "--against",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="BENCH.json",
-    help="Earlier result to compare with.",
+    help="Earlier result to compare with; its history by commit goes on in the new one.",
 )
 @device_option
 @count_option("--threads", None, "CPU threads.  [default: one for each core]")

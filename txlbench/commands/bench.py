@@ -7,6 +7,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -21,6 +22,7 @@ from txlbench.records.finding_schema import (
     BenchRecord,
     BenchResult,
     BenchTiming,
+    EarlierBench,
     read_finding,
 )
 from txlbench.reporting.figures.style import Look
@@ -31,7 +33,7 @@ class BenchRequest:
     """A call of `bench`.
 
     Attributes:
-        against: a bench.json to compare with.
+        against: a bench.json to compare with, whose history the new one goes on with.
         threads: CPU threads; None for every core.
         rounds: repetitions that are timed.
     """
@@ -61,13 +63,17 @@ def bench(
     for name in request.sizes:
         if name not in SIZES:
             raise UserError(f"--sizes: {name!r} found", suggestion(name, SIZES))
+    history: tuple[EarlierBench, ...] = ()
     if request.against is not None:
-        read_finding(request.against, BenchRecord)
+        other = read_finding(request.against, BenchRecord)
+        history = (*other.history, other.summary)
     place = request.out / "bench.json"
-    return publish(place, lambda: _record(request, progress), look, request.against)
+    return publish(place, lambda: _record(request, history, progress), look)
 
 
-def _record(request: BenchRequest, progress: Callable[[Workload], None]) -> BenchRecord:
+def _record(
+    request: BenchRequest, history: tuple[EarlierBench, ...], progress: Callable[[Workload], None]
+) -> BenchRecord:
     device = choose_devices(request.device, 1, 1).names[0]
     threads = request.threads or cores()
     timed: list[tuple[Workload, BenchTiming]] = []
@@ -83,6 +89,8 @@ def _record(request: BenchRequest, progress: Callable[[Workload], None]) -> Benc
             system=f"{platform.system()} {platform.machine()}",
             torch=version("torch"),
         ),
+        time=time.time(),
+        history=history,
         commit=current_commit(),
         command=request.command,
         contexts=CONTEXTS,

@@ -70,7 +70,6 @@ def publish(
     path: Path,
     measure: Callable[[], Finding],
     look: Look | None = None,
-    against: Path | None = None,
 ) -> PublishedFinding:
     """Writes what `measure` gives to `path`, and its page, tables and figures beside it.
 
@@ -78,7 +77,6 @@ def publish(
 
     Args:
         look: of the figures; their usual one without it.
-        against: see `report_finding`.
 
     Raises:
         UserError: of `measure`, before anything is written, or if the place cannot be written,
@@ -88,7 +86,7 @@ def publish(
     record = measure()
     try:
         write_json(path, record.content)
-        written = report_finding(path, record.command, look, against)
+        written = report_finding(path, record.command, look)
         experiments = refresh_pages(path, record.command)
     except OSError as error:
         problem = f"{path.parent}: {error.strerror or error}"

@@ -8,13 +8,26 @@ from txlbench.config.model import Cluster, ModelConfig, clusters_of
 from txlbench.models.dropout import Dropout
 
 
-def places_by_cluster(tokens_N: Tensor, clusters: list[Cluster]) -> tuple[Tensor, ...]:
-    """The positions of each cluster's tokens, in order; a device waits for the host once."""
+def places_by_cluster(
+    tokens_N: Tensor, clusters: list[Cluster], device: torch.device
+) -> tuple[Tensor, ...]:
+    """The positions of each cluster's tokens, in order, on `device`.
+
+    How many there are decides shapes. Where tokens lie on the host that is known at once; on a
+    device the host has to wait for all that it was given before.
+    """
     index_N = torch.zeros_like(tokens_N)
     for cluster in clusters[1:]:
         index_N += tokens_N >= cluster.first
     counts = torch.stack([(index_N == each).sum() for each in range(len(clusters))])
-    return index_N.argsort(stable=True).split(counts.tolist())
+    return sent(index_N.argsort(stable=True), device).split(counts.tolist())
+
+
+def sent(ids: Tensor, device: torch.device) -> Tensor:
+    """`ids` on `device`: from page-locked memory, so that neither side waits."""
+    if ids.device.type == "cpu" and device.type == "cuda":
+        ids = ids.pin_memory()
+    return ids.to(device, non_blocking=True)
 
 
 class Embedding(nn.Module):
@@ -41,22 +54,34 @@ class Embedding(nn.Module):
         )
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        """[B, T] token ids -> [B, T, D]; `dropoute` drops words wherever they stand."""
+        """[B, T] token ids -> [B, T, D]; `dropoute` drops words wherever they stand.
+
+        Ids may lie on the host (`counts_tokens`).
+        """
         hidden_BTD = self._embed(tokens_BT) * self.scale
         if not self.training or self.word_dropout.rate == 0:
             return hidden_BTD
         kept_V = self.word_dropout(self.tables[0].new_ones(self.clusters[-1].end))
-        return hidden_BTD * kept_V[tokens_BT][..., None]
+        return hidden_BTD * kept_V[sent(tokens_BT, kept_V.device)][..., None]
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether shapes depend on how many tokens each cluster has, here or in the softmax."""
+        return len(self.clusters) > 1
 
     def _embed(self, tokens_BT: Tensor) -> Tensor:
         if len(self.tables) > 1:
             return self.by_cluster(tokens_BT.flatten()).view(*tokens_BT.shape, -1)
-        hidden = embedding(tokens_BT, self.tables[0])
+        hidden = embedding(sent(tokens_BT, self.tables[0].device), self.tables[0])
         return linear(hidden, self.projections[0]) if len(self.projections) else hidden
 
     def by_cluster(self, tokens_N: Tensor) -> Tensor:
         """Embeds [N] tokens cluster by cluster: [N, d_model]; its shapes differ at every step."""
-        places = places_by_cluster(tokens_N, self.clusters)
+        device = self.tables[0].device
+        places, tokens_N = (
+            places_by_cluster(tokens_N, self.clusters, device),
+            sent(tokens_N, device),
+        )
         parts = zip(places, self.clusters, self.tables, self.projections, strict=True)
         found = [
             linear(embedding(tokens_N[where] - cluster.first, table), projection)

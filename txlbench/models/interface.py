@@ -75,6 +75,11 @@ class LanguageModel(nn.Module, ABC):
 
     softmax: Any
 
+    @property
+    def reads_host_ids(self) -> bool:
+        """Whether `forward` and `losses` take ids on the host, and then let no device wait."""
+        return False
+
     @abstractmethod
     def initial_state(self, batch_size: int, span: AttentionSpan) -> State:
         """An empty memory for `batch_size` streams."""

@@ -58,7 +58,8 @@ class Memory:
 
     def reset(self, rows_B: Tensor) -> "Memory":
         """The same states, hidden from those streams."""
-        rows_B, length = rows_B.to(self.layers[0].device), self.layers[0].shape[1]
+        rows_B = rows_B.to(self.layers[0].device, non_blocking=True)
+        length = self.layers[0].shape[1]
         assert not self.compressed, "TrainConfig resets no compressed states"
         return replace(self, valid_len_B=reset_valid_len(self.valid_len_B, rows_B, length))
 

@@ -105,6 +105,11 @@ class RecurrentModel(LanguageModel):
         self.output_norm: nn.Module = nn.Identity()
         self.softmax = AdaptiveSoftmax(config, self.embedding)
 
+    @property
+    def reads_host_ids(self) -> bool:
+        """See `LanguageModel.reads_host_ids`."""
+        return self.embedding.counts_tokens
+
     def initial_state(self, batch_size: int, span: AttentionSpan) -> RecurrentState:
         """A state of zeros in every layer."""
         layers: Any = self.layers

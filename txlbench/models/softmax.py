@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy, linear, log_softmax
 
 from txlbench.config.model import ModelConfig, softmax_projections
-from txlbench.models.embedding import Embedding, places_by_cluster
+from txlbench.models.embedding import Embedding, places_by_cluster, sent
 from txlbench.models.interface import autocast_dtype
 
 LOGITS = 2**22
@@ -120,10 +120,12 @@ class AdaptiveSoftmax(nn.Module):
         )
 
     def losses(self, hidden_ND: Tensor, targets_N: Tensor) -> Tensor:
-        """Losses [N] in nats of N targets."""
+        """Losses [N] in nats of N targets, which may lie on the host; see `Embedding`."""
+        device = hidden_ND.device
         if len(self.clusters) == 1:
-            return word_losses(*self._head(hidden_ND), targets_N)
-        places, columns_N = places_by_cluster(targets_N, self.clusters), targets_N
+            return word_losses(*self._head(hidden_ND), sent(targets_N, device))
+        places = places_by_cluster(targets_N, self.clusters, device)
+        columns_N = targets_N = sent(targets_N, device)
         for index, where in enumerate(places[1:]):
             columns_N = columns_N.index_fill(0, where, self.clusters[0].size + index)
         losses = word_losses(*self._head(hidden_ND), columns_N)

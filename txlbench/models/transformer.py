@@ -116,6 +116,11 @@ class Transformer(LanguageModel):
         self.softmax = AdaptiveSoftmax(config, self.embedding)
         self.compressor = Compressor(config) if config.memory == "compressive" else None
 
+    @property
+    def reads_host_ids(self) -> bool:
+        """See `LanguageModel.reads_host_ids`."""
+        return self.embedding.counts_tokens
+
     def initial_state(self, batch_size: int, span: AttentionSpan) -> Memory:
         """Empty memory: not zeros, which the official TensorFlow code attends to (E18)."""
         like, blocks = self.embedding.tables[0], cast("Any", self.blocks)

@@ -12,7 +12,7 @@ from pydantic import Field, FiniteFloat, JsonValue, NonNegativeInt, PositiveInt,
 
 from txlbench.config.benchmarks import Work
 from txlbench.errors import UserError
-from txlbench.records.schema import Record, read_record
+from txlbench.records.schema import Record, Seconds, read_record
 
 F = TypeVar("F", bound="Finding")
 Positive = Annotated[FiniteFloat, Field(gt=0)]
@@ -372,12 +372,34 @@ class BenchMachine(Record):
     torch: str
 
 
+class EarlierBench(Record):
+    """What an earlier bench.json measured, as the history of a later one keeps it."""
+
+    commit: str | None
+    time: Seconds | None = None
+    machine: BenchMachine
+    matmul_gflops: dict[str, Positive]
+    results: tuple[BenchResult, ...]
+
+    def median(self, like: BenchResult) -> float | None:
+        """Tokens a second at the same work here; None if it was not timed."""
+        same = (own for own in self.results if own.workload == like.workload)
+        return next((own.tokens_per_second.median for own in same), None)
+
+
 class BenchRecord(Finding):
-    """bench.json; rates of matrix products in GFLOP/s by dtype."""
+    """bench.json; rates of matrix products in GFLOP/s by dtype.
+
+    Attributes:
+        time: when it was measured, in seconds since 1970; None in earlier records.
+        history: what `--against` had measured, and its own history before it, oldest first.
+    """
 
     SCHEMA = "txlbench.bench/1"
 
     machine: BenchMachine
+    time: Seconds | None = None
+    history: tuple[EarlierBench, ...] = ()
     contexts: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
     rounds: PositiveInt
     matmul_gflops: dict[str, Positive]
@@ -387,10 +409,11 @@ class BenchRecord(Finding):
     def warnings(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(each.warning for each in self.results if each.warning))
 
-    def median(self, like: BenchResult) -> float | None:
-        """Tokens a second at the same work here; None if it was not timed."""
-        same = (own for own in self.results if own.workload == like.workload)
-        return next((own.tokens_per_second.median for own in same), None)
+    @property
+    def summary(self) -> EarlierBench:
+        """What later records keep of this one."""
+        kept = EarlierBench.model_fields.keys()
+        return EarlierBench(**{name: value for name, value in self if name in kept})
 
 
 def read_finding(path: Path, kind: type[F]) -> F:

@@ -138,22 +138,18 @@ class Presentation:
         )
 
 
-def report_finding(
-    path: Path, command: str, look: Look | None = None, against: Path | None = None
-) -> FindingReport:
+def report_finding(path: Path, command: str, look: Look | None = None) -> FindingReport:
     """Writes tables and figures beside the finding `path`.
 
     Args:
         command: what the user typed, which tables and figures name after what measured it.
-        against: another bench.json, by whose speeds those of a bench.json are divided.
 
     Raises:
         UserError: if a file cannot be read or does not fit.
     """
     record = _commanded(read_finding(path, FINDINGS[path.name]), command)
-    other = None if against is None else read_finding(against, BenchRecord)
     with named_damage(path):
-        shown = present(record, path.parent, other)
+        shown = present(record, path.parent)
         return _write(path.with_suffix(""), shown, look or Look())
 
 
@@ -173,7 +169,7 @@ def write_finding_page(path: Path, command: str) -> Path:
     """Writes the page of the finding `path` only; see `report_finding`."""
     record = _commanded(read_finding(path, FINDINGS[path.name]), command)
     with named_damage(path):
-        return _write_page(path.with_suffix(""), present(record, path.parent, None))
+        return _write_page(path.with_suffix(""), present(record, path.parent))
 
 
 def _commanded(record: Finding, command: str) -> Finding:
@@ -228,8 +224,8 @@ def model_palette(models: Iterable[str], directory: Path) -> Palette:
     return Palette((*known, *(model for model in wanted if model not in known)))
 
 
-def present(record: Finding, directory: Path, against: BenchRecord | None = None) -> Presentation:
-    """What is shown of a finding in `directory`; of a bench beside the speeds of another."""
+def present(record: Finding, directory: Path) -> Presentation:
+    """What is shown of a finding in `directory`."""
     match record:
         case ReclRecord():
             return _recl(record, directory)
@@ -246,7 +242,7 @@ def present(record: Finding, directory: Path, against: BenchRecord | None = None
         case SpeedRecord():
             return _speed(record, directory)
         case BenchRecord():
-            return _bench(record, against)
+            return _bench(record)
     raise AssertionError(record)
 
 
@@ -391,7 +387,8 @@ def _speed(record: SpeedRecord, directory: Path) -> Presentation:
     )
 
 
-def _bench(record: BenchRecord, against: BenchRecord | None) -> Presentation:
+def _bench(record: BenchRecord) -> Presentation:
+    history = (speed.history_table(record),) if record.history else ()
     return Presentation(
         title="Speed of this machine",
         heading="How fast is this machine?",
@@ -399,7 +396,7 @@ def _bench(record: BenchRecord, against: BenchRecord | None) -> Presentation:
         "the lowest and the highest in brackets.",
         answers=finding_words.bench_answers(record),
         short=speed.short_source(record),
-        tables=(speed.bench_table(record, against),),
+        tables=(speed.bench_table(record), *history),
         lines=speed.bench_lines(record),
         figures={"bench": partial(finding_figures.draw_bench, record)},
     )

@@ -1,10 +1,13 @@
 """Speeds as tables: of `speed`, ways of reading by attention length, and of `bench`, workloads."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 
 from txlbench.records.finding_schema import (
+    BenchMachine,
     BenchRecord,
     BenchResult,
+    EarlierBench,
     SpeedRecord,
     SpeedResult,
     Spread,
@@ -36,7 +39,10 @@ def machine_of(record: SpeedRecord | BenchRecord) -> str:
     """Processor or GPU, and threads."""
     if isinstance(record, SpeedRecord):
         return f"{record.machine} ({record.device}), {_threads(record.threads)}"
-    machine = record.machine
+    return _where(record.machine)
+
+
+def _where(machine: BenchMachine) -> str:
     threads = _threads(machine.threads)
     return f"{machine.processor}, {machine.device}, {threads}, torch {machine.torch}"
 
@@ -159,9 +165,9 @@ WORKS = {
 }
 
 
-def bench_table(record: BenchRecord, against: BenchRecord | None) -> Table:
-    """Medians and spreads; columns without content are left out."""
-    results = record.results
+def bench_table(record: BenchRecord) -> Table:
+    """Medians and spreads, and times the last of the history; empty columns are left out."""
+    results, against = record.results, record.history[-1] if record.history else None
 
     def column(header: str, cells: list[str]) -> Column:
         return Column(header, tuple(cells), is_number=True)
@@ -185,14 +191,47 @@ def bench_table(record: BenchRecord, against: BenchRecord | None) -> Table:
     return Table(kept, tuple(_footer(record, against)), full_source(record), "Speed")
 
 
+def history_table(record: BenchRecord) -> Table:
+    """Tokens a second by commit, the oldest first, and how many times the first each has become."""
+    measured = (*record.history, record.summary)
+    medians = [[each.median(result) for each in measured] for result in record.results]
+    columns = [Column("work", tuple(name_of(result) for result in record.results))]
+    for number, each in enumerate(measured):
+        cells = tuple(EMPTY if row[number] is None else f"{row[number]:,.0f}" for row in medians)
+        columns.append(Column(_commit(each.commit), cells, is_number=True))
+    known = [[value for value in row if value is not None] for row in medians]
+    times = tuple(f"{row[-1] / row[0]:.2f}" if len(row) > 1 else EMPTY for row in known)
+    columns.append(Column("times the first", times, is_number=True))
+    return Table(tuple(columns), tuple(map(_when, measured)), full_source(record), "By commit")
+
+
+def _commit(commit: str | None) -> str:
+    """Nine digits, and the + of a checkout that was edited."""
+    return "unknown" if commit is None else f"{commit[:9]}{'+' * commit.endswith('+')}"
+
+
+def _when(measured: EarlierBench) -> str:
+    day = "unknown day" if measured.time is None else f"{_utc(measured.time):%Y-%m-%d %H:%M} UTC"
+    where, rates = _where(measured.machine), _rates(measured.matmul_gflops)
+    return f"{_commit(measured.commit)}: {day}, {where}, matrix products {rates} GFLOP/s."
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _rates(matmul_gflops: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {rate:,.0f}" for name, rate in matmul_gflops.items())
+
+
 def name_of(result: BenchResult) -> str:
     """What a workload is called where there is no column for each property."""
     memory = f", M {result.mem_len:,}" if result.work == "generate" else ""
     return f"{WORKS[result.work].partition(',')[0]} {result.size} {result.dtype}{memory}"
 
 
-def _footer(record: BenchRecord, against: BenchRecord | None) -> list[str]:
-    rates = ", ".join(f"{k} {v:,.0f}" for k, v in record.matmul_gflops.items())
+def _footer(record: BenchRecord, against: EarlierBench | None) -> list[str]:
+    rates = _rates(record.matmul_gflops)
     contexts = record.contexts
     lines = [
         f"Median, lowest and highest of {record.rounds} repetitions after two that warm "
@@ -205,7 +244,7 @@ def _footer(record: BenchRecord, against: BenchRecord | None) -> list[str]:
         f"{contexts[0]} to {contexts[-1]}.",
     ]
     if against is not None:
-        lines.append(f"The other: {full_source(against)}.")
+        lines.append(f"The other: commit {against.commit or 'unknown'}, {_where(against.machine)}.")
     return lines
 
 
@@ -214,7 +253,7 @@ def _share(result: BenchResult) -> str:
     return EMPTY if share is None else f"{100 * share:.1f} %"
 
 
-def _times(result: BenchResult, against: BenchRecord | None) -> str:
+def _times(result: BenchResult, against: EarlierBench | None) -> str:
     other = against and against.median(result)
     return EMPTY if not other else f"{result.tokens_per_second.median / other:.2f}"
 

@@ -166,7 +166,8 @@ class TrainingRun:
             self._start_clock()
         self.schedule = SaveSchedule(train_config, self.state.progress.step, self.save_asked)
         hooks = Hooks(self._log, self._validate, self._save, self.should_stop, self._should_save)
-        with staged(streams, self.device) as batches:
+        on_host = self.state.model.reads_host_ids
+        with staged(streams, self.device, on_host) as batches:
             done = train(self.state, batches, self.settings, hooks)
         self.checkpointer.finish(self.state)
         if done:

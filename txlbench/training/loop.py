@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.train import TrainConfig
@@ -157,7 +158,8 @@ def _step(state: TrainingState, batch: Batch, settings: Settings) -> None:
     count = batch.scored * len(batch.targets)
     total = torch.zeros((), device=settings.device)
     auxiliary = Auxiliary.at(config, settings.n_layer, progress.step)
-    for index, (tokens, targets) in enumerate(_chunks(batch, settings)):
+    chunks = _chunks(batch, settings, state.model.reads_host_ids)
+    for index, (tokens, targets) in enumerate(chunks):
         with autocast(settings.precision, settings.device):
             losses, state.memories[index] = scored_loss(
                 state.model,
@@ -168,13 +170,16 @@ def _step(state: TrainingState, batch: Batch, settings: Settings) -> None:
                 auxiliary,
                 state.forward,
             )
-        ((losses.scored + losses.auxiliary) / count).backward()
         total += losses.scored.detach()
-    settings.world.sum_gradients(state.model.parameters(), total)
+        loss = (losses.scored + losses.auxiliary) / count
+        backward: Callable[[], object] = loss.backward
+        if index + 1 < config.batch_chunk:
+            backward()
+        else:
+            settings.world.sum_gradients(state.model.parameters(), backward, total)
     rate = learning_rate(config, progress.step + 1)
     norm_on_device = apply_gradients(state.optimiser, config, rate)
-    # Read together: each reading makes a device wait for the host.
-    loss_sum, norm = torch.stack([total.double(), norm_on_device.double()]).tolist()
+    loss_sum, norm = _read(total, norm_on_device)
     if not math.isfinite(loss_sum):
         raise Diverged(f"the loss is {loss_sum} at step {progress.step + 1}")
     if not math.isfinite(norm):
@@ -190,11 +195,22 @@ def _step(state: TrainingState, batch: Batch, settings: Settings) -> None:
     progress.norm_steps += 1
 
 
-def _chunks(batch: Batch, settings: Settings) -> Any:
-    """The rows of this process in each of the `batch_chunk` parts of a batch, on the device."""
+def _read(*scalars: Tensor) -> list[float]:
+    """The numbers, read together: each reading makes the host wait for the device."""
+    read: list[float] = torch.stack([each.double() for each in scalars]).tolist()
+    return read
+
+
+def _chunks(batch: Batch, settings: Settings, on_host: bool) -> Any:
+    """The rows of this process in each of the `batch_chunk` parts of a batch.
+
+    Args:
+        on_host: for a model that reads ids there; else they are on the device.
+    """
     chunks, world = settings.train.batch_chunk, settings.world
+    device = torch.device("cpu") if on_host else settings.device
     tokens, targets = (
-        map(world.own, rows.to(settings.device, non_blocking=True).chunk(chunks))
+        map(world.own, rows.to(device, non_blocking=True).chunk(chunks))
         for rows in (batch.tokens, batch.targets)
     )
     return zip(tokens, targets, strict=True)

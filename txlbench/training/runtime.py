@@ -65,10 +65,13 @@ class Staged:
 
     Page-locked memory lets the copy go on beside the device's work. Which batch is given does not
     depend on what was read ahead.
+
+    Args:
+        on_host: batches are read ahead and stay there, for a model that reads ids on the host.
     """
 
-    def __init__(self, batches: BatchSource, device: torch.device) -> None:
-        self.batches, self.device = batches, device
+    def __init__(self, batches: BatchSource, device: torch.device, on_host: bool = False) -> None:
+        self.batches, self.device, self.on_host = batches, device, on_host
         self._thread = ThreadPoolExecutor(1, "staging")
         self._next: tuple[int, Future[Batch]] | None = None
 
@@ -89,9 +92,13 @@ class Staged:
     def _sent(self, tokens_BT: Tensor) -> Tensor:
         if self.device.type == "cuda":
             tokens_BT = tokens_BT.pin_memory()
-        return tokens_BT.to(self.device, non_blocking=True)
+        return tokens_BT if self.on_host else tokens_BT.to(self.device, non_blocking=True)
 
 
-def staged(batches: BatchSource, device: torch.device) -> AbstractContextManager[BatchSource]:
-    """`batches`, staged where the device is not the one that reads them."""
-    return nullcontext(batches) if device.type == "cpu" else closing(Staged(batches, device))
+def staged(
+    batches: BatchSource, device: torch.device, on_host: bool = False
+) -> AbstractContextManager[BatchSource]:
+    """`batches`, staged where the device is not the one that reads them; see `Staged`."""
+    if device.type == "cpu":
+        return nullcontext(batches)
+    return closing(Staged(batches, device, on_host))

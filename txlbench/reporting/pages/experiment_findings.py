@@ -30,7 +30,7 @@ def parts_about(experiment: ExperimentDirectory, run_ids: Collection[str]) -> li
             with contextlib.suppress(UserError), named_damage(path):
                 record = read_finding(path, FINDINGS[path.name])
                 if _is_about(record, experiment.path.name, run_ids):
-                    parts.append(_part(present(record, folder, None), folder.name))
+                    parts.append(_part(present(record, folder), folder.name))
     return parts
 
 
