@@ -43,7 +43,7 @@ def main():
             side.close()
 
 
-def write_model(directory):
+def write_model(directory, shape=SMALL):
     """Random weights in a folder that both sides load."""
     import torch
 
@@ -53,7 +53,7 @@ def write_model(directory):
     from txlbench.models.factory import build_model
 
     torch.manual_seed(1)
-    config = ModelConfig(encoding="xl", dropout=0.0, **SMALL)
+    config = ModelConfig(encoding="xl", dropout=0.0, **shape)
     model = build_model(config, VOCABULARY)
     converted = Converted(config, VOCABULARY, dict(model.state_dict()), mem_len=640, tgt_len=64)
     write_hf(converted, directory)

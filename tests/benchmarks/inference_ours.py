@@ -37,9 +37,12 @@ def main():
 
         return run
 
-    def generate(mem_len, tokens):
-        generator, token = torch.Generator().manual_seed(1), random_tokens(1, 1)
-        state, sampling = full_state(1, mem_len, "fp32"), Sampling(top_k=40)
+    def generate(mem_len, tokens, dtype="fp32", streams=1):
+        generators = [torch.Generator().manual_seed(seed) for seed in range(streams)]
+        token = random_tokens(streams, 1)
+        if dtype != "fp32":
+            model.keep_in(dtype)
+        state, sampling = full_state(streams, mem_len, "fp32"), Sampling(top_k=40)
 
         @torch.inference_mode()
         def run():
@@ -47,12 +50,21 @@ def main():
             for _ in range(tokens):
                 hidden, state = model(token, state)
                 log_probs = model.log_probs(hidden[:, -1])
-                token = sampling.draw(log_probs, generator)
+                token = sampling.draw(log_probs, generators)
             return float(log_probs.max())
 
         return run
 
-    answer({"evaluate": evaluate, "generate": generate})
+    def copy(size):
+        source = torch.ones(size // 4)
+        target = torch.empty_like(source)
+
+        def run():
+            return float(target.copy_(source)[0])
+
+        return run
+
+    answer({"evaluate": evaluate, "generate": generate, "copy": copy})
 
 
 def precision(dtype):

@@ -157,7 +157,7 @@ def serve():
             for _ in range(tokens):
                 hidden, state = network(token, state)
                 log_probs = network.log_probs(hidden[:, -1])
-                token = sampling.draw(log_probs, generator)
+                token = sampling.draw(log_probs, [generator])
             return float(log_probs.max())
 
         return run

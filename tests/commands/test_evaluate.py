@@ -414,3 +414,17 @@ def test_memory_of_a_model_that_has_none_is_told(settings, said):
     assert asked(run, mem_len=0).suspicion is None
     found = asked(run, mem_len=8).suspicion
     assert found is None if said is None else said in found
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_keys_and_values_can_be_kept_in_16_bits(precision):
+    run = run_of()
+    exact, got = asked(run).score, asked(run, precision=precision).score
+    assert (exact.dtype, got.dtype) == ("fp32", precision)
+    assert 0 < abs(got.loss - exact.loss) < 0.002
+
+
+def test_a_model_without_keys_refuses_16_bits():
+    run = run_of({"model.kind": "lstm"})
+    with pytest.raises(UserError, match="--precision fp16: is of keys and values"):
+        asked(run, precision="fp16")

@@ -8,6 +8,7 @@ import torch
 
 from tests.models.subjects import SUBJECTS, VOCABULARY, small, text, transformer
 from txlbench.config.base import AttentionSpan
+from txlbench.errors import UserError
 from txlbench.evaluation.generation import Sampling, generate, teacher_forced
 
 LIKELIEST = Sampling(top_k=1)
@@ -15,8 +16,13 @@ LIKELIEST = Sampling(top_k=1)
 
 def drawn(model, look, sampling=LIKELIEST, seed=1, prompt=None, count=12):
     ids = text(6)[0].numpy() if prompt is None else prompt
-    generator = torch.Generator().manual_seed(seed)
-    return list(islice(generate(model, ids, *look, sampling, generator), count))
+    return streams(model, ids[None], look, sampling, [seed], count)[0]
+
+
+def streams(model, prompts, look, sampling, seeds, count):
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    tokens = islice(generate(model, prompts, *look, sampling, generators), count)
+    return [list(stream) for stream in zip(*tokens, strict=True)]
 
 
 def by_whole_passes(model, count, window=None):
@@ -74,7 +80,7 @@ def test_teacher_forcing_by_the_plain_pass_draws_the_same(subject, span):
         tokens = drawn(model, (look, 4), sampling)
         generator = torch.Generator().manual_seed(1)
         parts = teacher_forced(model, prompt, tokens, look, 4, torch.device("cpu"))
-        again = [int(sampling.draw(row[None], generator)) for part in parts for row in part]
+        again = [int(sampling.draw(row[None], [generator])) for part in parts for row in part]
         assert again == tokens
 
 
@@ -93,9 +99,33 @@ def test_the_seed_decides_the_text():
     assert drawn(model, look, sampling, 1) != drawn(model, look, sampling, 2)
 
 
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+def test_streams_of_a_batch_are_those_drawn_alone(subject):
+    model, prompts, sampling = subject.build(), text(6, batch=3).numpy(), Sampling(5, 2.0)
+    look = (AttentionSpan(mem_len=4) if subject.relative else None, 4)
+    together = streams(model, prompts, look, sampling, [3, 1, 2], 12)
+    for prompt, seed, stream in zip(prompts, [3, 1, 2], together, strict=True):
+        assert drawn(model, look, sampling, seed, prompt) == stream
+
+
+def test_tokens_are_those_that_multinomial_draws():
+    log_probs = torch.randn(1, 50, generator=torch.Generator().manual_seed(1))
+    ours, theirs = (torch.Generator().manual_seed(2) for _ in range(2))
+    values, ids = log_probs.topk(20)
+    for _ in range(200):
+        token = Sampling(20, 0.7).draw(log_probs, [ours])
+        place = torch.multinomial((values / 0.7).softmax(1), 1, generator=theirs)
+        assert token == ids.gather(1, place)
+
+
+def test_output_that_is_no_number_is_refused():
+    with pytest.raises(UserError, match="not a number"):
+        Sampling().draw(torch.full((1, 50), torch.nan), [torch.Generator()])
+
+
 def frequencies(sampling, log_probs):
     rows = log_probs.expand(40_000, -1)
-    tokens = sampling.draw(rows, torch.Generator().manual_seed(1))
+    tokens = sampling.draw(rows, [torch.Generator().manual_seed(1)])
     return np.bincount(tokens[:, 0], minlength=log_probs.shape[1]) / len(rows)
 
 
@@ -112,3 +142,16 @@ def test_tokens_are_drawn_from_the_top_renormalised(cutoffs, top_k, temperature)
     got = frequencies(Sampling(top_k, temperature), log_probs)
     np.testing.assert_allclose(got, expected, atol=0.012)
     assert (got[expected == 0] == 0).all()
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_keys_and_values_of_16_bits_draw_from_the_same_distribution(precision):
+    """With the same random numbers draws differ as often as the distributions do, at least."""
+    model, prompts, seeds = transformer("xl").float(), text(20, batch=40).repeat(25, 1), range(1000)
+    look, drawn = (AttentionSpan(mem_len=12), 16), []
+    for precision_ in ("fp32", precision):
+        if precision_ != "fp32":
+            model.keep_in(precision_)
+        drawn.append(streams(model, prompts.numpy(), look, Sampling(None), seeds, 2))
+    differ = np.mean(np.array(drawn[0]) != np.array(drawn[1]))
+    assert 0 <= differ < 0.01

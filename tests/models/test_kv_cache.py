@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from tests.models.subjects import ATTENDING, Subject, text, transformer
+from tests.models.subjects import ATTENDING, Subject, small, text, transformer
 from txlbench.config.base import AttentionSpan
+from txlbench.errors import UserError
 from txlbench.evaluation.invariants import stream_losses
 from txlbench.models import kv_cache
+from txlbench.models import transformer as transformer_module
 from txlbench.models.kv_cache import KVCache
 
 
@@ -159,3 +161,37 @@ def test_training_does_not_use_it():
     state = model.evaluation_state(model.initial_state(1, AttentionSpan(mem_len=4)))
     with pytest.raises(AssertionError, match="dropout"):
         model(text(4), state)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["in float32", "in its units"])
+@pytest.mark.parametrize(("precision", "bound"), [("fp16", 0.002), ("bf16", 0.016)])
+@pytest.mark.parametrize("subject", ATTENDING, ids=lambda s: s.name)
+def test_keys_and_values_of_16_bits_change_losses_little(
+    subject: Subject, precision: str, bound: float, own: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Mean absolute change in nats a token, of random weights that are larger than trained ones."""
+    monkeypatch.setattr(kv_cache, "multiplies_bf16", lambda _: own)
+    monkeypatch.setattr(transformer_module, "multiplies_bf16", lambda _: own)
+    span = AttentionSpan(mem_len=7)
+    for batch in (1, 10):
+        model = subject.build().float()
+        exact = read(model, span, batch)
+        model.keep_in(precision)
+        state = model.evaluation_state(model.initial_state(batch, span))
+        got, state = stream_losses(model, text(26, batch), [5, *[1] * 20], span, state)
+        assert (
+            state.states_N2HBCK.dtype == {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+        )
+        assert got.dtype == torch.float32
+        difference = (got - exact).abs().mean()
+        assert 0 < difference < bound * (4 if own and precision == "bf16" else 1)
+
+
+def test_keys_that_are_not_kept_are_refused():
+    for model in (small(kind="lstm"), transformer("xl", memory="shift")):
+        with pytest.raises(UserError, match="--precision fp16: is of keys and values"):
+            model.keep_in("fp16")
+    model, span = transformer("xl"), AttentionSpan(mem_len=6, sinks=1)
+    model.keep_in("fp16")
+    with pytest.raises(UserError, match="beside sinks"):
+        model.evaluation_state(model.initial_state(1, span))

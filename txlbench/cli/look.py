@@ -16,6 +16,7 @@ from txlbench.cli.options import (
     format_option,
     level_option,
     out_option,
+    precision_option,
     show,
     split_option,
     verb,
@@ -122,6 +123,7 @@ def _head(text: str) -> tuple[int, int]:
 @count_option("--mem-len", None, "Cached states of earlier tokens.  [default: as trained]", 0)
 @level_option
 @device_option
+@precision_option
 @checkpoint_option
 @out_option("Directory of a page of samples.", instead="results/samples-HASH")
 @format_option

@@ -196,10 +196,10 @@ def out_option(
 
 precision_option = click.option(
     "--precision",
-    type=click.Choice(["fp32", "bf16"]),
+    type=click.Choice(["fp32", "bf16", "fp16"]),
     default="fp32",
     show_default=True,
-    help="Number format of a pretrained model.",
+    help="Number format of a pretrained model, or of the keys and values that another keeps.",
 )
 
 

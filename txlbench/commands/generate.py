@@ -23,6 +23,9 @@ from txlbench.errors import UserError
 from txlbench.evaluation.generation import Sampling, generate, teacher_forced
 from txlbench.machine import own_device
 
+MOST_AT_ONCE = 32
+"""Texts continued together: what each reads of its own is by then most of the work."""
+
 
 @dataclass(frozen=True)
 class GenerateRequest:
@@ -46,6 +49,7 @@ class GenerateRequest:
     level: Level | None = None
     device: str = "auto"
     checkpoint: str = "best"
+    precision: str = "fp32"
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,18 @@ class Writer(Protocol):
     def mem_len(self) -> int | None:
         """Cached states; None where the newest tokens are read anew, or the cache is not ours."""
 
+    @property
+    def at_once(self) -> int:
+        """Texts that are best continued together."""
+
     def encode(self, text: str) -> NDArray[np.int64]:
         """The ids of a text."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids."""
 
-    def draw(self, ids: NDArray[Any], tokens: int, seed: int) -> list[int]:
-        """As many ids after `ids`."""
+    def draw(self, ids_BN: NDArray[Any], tokens: int, seeds: Sequence[int]) -> list[list[int]]:
+        """As many ids after each row of ids, drawn with a seed each."""
 
     def redraw(
         self, ids: NDArray[Any], continuation: Sequence[int], seed: int
@@ -103,6 +111,13 @@ class OwnWriter:
         """See `Writer`."""
         return None if self.span is None else self.span.mem_len
 
+    @property
+    def at_once(self) -> int:
+        """As many as share the weights well, with a gigabyte of keys and values in float32."""
+        model, reach = self.loaded.settings.model, (self.mem_len or 0) + self.segment
+        room = 2 * reach  # see `KVCache`
+        return max(1, min(MOST_AT_ONCE, 2**30 // (4 * 2 * room * model.n_layer * model.d_model)))
+
     def encode(self, text: str) -> NDArray[np.int64]:
         """See `Writer`."""
         return self.vocabulary.encode(text)
@@ -111,11 +126,11 @@ class OwnWriter:
         """See `Writer`."""
         return self.vocabulary.decode(ids)
 
-    def draw(self, ids: NDArray[Any], tokens: int, seed: int) -> list[int]:
+    def draw(self, ids_BN: NDArray[Any], tokens: int, seeds: Sequence[int]) -> list[list[int]]:
         """See `Writer`."""
-        model, generator = self.loaded.model, self._generator(seed)
-        drawn = generate(model, ids, self.span, self.segment, self.sampling, generator)
-        return list(islice(drawn, tokens))
+        model, generators = self.loaded.model, [self._generator(seed) for seed in seeds]
+        drawn = generate(model, ids_BN, self.span, self.segment, self.sampling, generators)
+        return np.array(list(islice(drawn, tokens))).T.tolist()
 
     def redraw(
         self, ids: NDArray[Any], continuation: Sequence[int], seed: int
@@ -128,7 +143,7 @@ class OwnWriter:
         ):
             for log_probs_V in log_probs_NV:
                 loss -= float(log_probs_V[continuation[len(found)]])
-                found.append(int(self.sampling.draw(log_probs_V[None], generator)))
+                found.append(int(self.sampling.draw(log_probs_V[None], [generator])))
         return found, loss / len(found)
 
     def _generator(self, seed: int) -> torch.Generator:
@@ -143,6 +158,7 @@ class PretrainedWriter:
     tokenizer: Tokenizer
     sampling: Sampling
     mem_len: int | None = None
+    at_once: int = 1
 
     def encode(self, text: str) -> NDArray[np.int64]:
         """See `Writer`."""
@@ -152,10 +168,13 @@ class PretrainedWriter:
         """See `Writer`."""
         return self.tokenizer.decode(ids)
 
-    def draw(self, ids: NDArray[Any], tokens: int, seed: int) -> list[int]:
+    def draw(self, ids_BN: NDArray[Any], tokens: int, seeds: Sequence[int]) -> list[list[int]]:
         """See `Writer`."""
         how = self.sampling
-        return continue_text(self.loaded, ids, tokens, how.top_k, how.temperature, seed)
+        return [
+            continue_text(self.loaded, ids_N, tokens, how.top_k, how.temperature, seed)
+            for ids_N, seed in zip(ids_BN, seeds, strict=True)
+        ]
 
     def redraw(
         self, ids: NDArray[Any], continuation: Sequence[int], seed: int
@@ -184,14 +203,14 @@ def open_writer(request: GenerateRequest) -> tuple[ModelRef, Writer]:
             if getattr(request, name) is not None:
                 option = name.replace("_", "-")
                 raise UserError(f"--{option}: {ref.reference} has its own", "drop the option")
-        return ref, PretrainedWriter(ref.load(device), ref.tokenizer(), sampling)
+        return ref, PretrainedWriter(ref.load(device, request.precision), ref.tokenizer(), sampling)
     vocabulary = ref.vocabulary(request.level)
     if vocabulary is None:
         raise UserError(
             f"{ref.reference}: has weights but no vocabulary",
             "add the source's vocabulary file, or import it with one",
         )
-    loaded = ref.load(device)
+    loaded = ref.load(device, request.precision)
     span, segment = decoding_span(loaded, request.mem_len)
     return ref, OwnWriter(loaded, vocabulary, sampling, span, segment, device)
 
@@ -206,7 +225,7 @@ def generate_text(request: GenerateRequest) -> Sample:
     _, writer = open_writer(request)
     ids = encoded_prompt(writer, prompt)
     begin = time.perf_counter()
-    added = writer.draw(ids, request.tokens, request.seed)
+    (added,) = writer.draw(ids[None], request.tokens, [request.seed])
     seconds = time.perf_counter() - begin
     mem_len = writer.mem_len
     if isinstance(writer, PretrainedWriter):

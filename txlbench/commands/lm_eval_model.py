@@ -156,11 +156,12 @@ class LmEvalModel(TemplateLM):  # type: ignore[misc]
             span, segment = decoding_span(loaded)
             if span is not None and not span.same_length:
                 span = replace(span, mem_len=max(span.mem_len, self.max_length))
-            yield from generate(loaded.model, prompt, span, segment, sampling, generator)
+            drawn = generate(loaded.model, prompt[None], span, segment, sampling, [generator])
+            yield from (token for (token,) in drawn)
         tokens_T = torch.from_numpy(prompt).to(self._device)
         while True:
             last_BV = self._log_probs(tokens_T[-self.max_length :])[-1:]
-            tokens_T = torch.cat([tokens_T, sampling.draw(last_BV, generator)[0]])
+            tokens_T = torch.cat([tokens_T, sampling.draw(last_BV, [generator])[0]])
             yield int(tokens_T[-1])
 
 

@@ -149,15 +149,26 @@ class ModelRef:
         """Loads the weights onto `device`.
 
         Args:
-            precision: fp32 or bf16; the latter of pretrained models only.
+            precision: fp32 or bf16, of weights and products of pretrained models; fp32, bf16 or
+                fp16, of the keys and values that a transformer of this package keeps.
+
+        Raises:
+            UserError: for a precision that it is not read in.
         """
-        if precision == "fp32":
-            return LoadedModel(self, self.open(device))
-        if self.pretrained is None:
-            raise UserError(
-                f"--precision {precision}: {self.reference} is read in fp32", "drop the option"
-            )
-        return LoadedModel(self, self.pretrained.load(device, precision))
+        if self.pretrained is not None and precision != "fp32":
+            if precision != "bf16":
+                raise UserError(
+                    f"--precision {precision}: {self.reference} is read in fp32 or bf16", "use bf16"
+                )
+            return LoadedModel(self, self.pretrained.load(device, precision))
+        model: Any = self.open(device)
+        if precision != "fp32":
+            if not hasattr(model, "keep_in"):
+                raise UserError(
+                    f"--precision {precision}: {self.reference} is read in fp32", "drop the option"
+                )
+            model.keep_in(precision)
+        return LoadedModel(self, model)
 
 
 @dataclass(frozen=True)

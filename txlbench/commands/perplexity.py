@@ -194,7 +194,7 @@ class _Text:
         text = common_text([ref], request.corpus, request.level, split)
         tokenizer = ref.tokenizer()
         tokens = tokenized(text, tokenizer)
-        reader = ProtocolReader(ref.load(device), device, request.batch_size)
+        reader = ProtocolReader(ref.load(device, request.precision), device, request.batch_size)
         return cls(reader, tokenizer, text, tokens)
 
     def result(self, protocol: str, window: int | None) -> ProtocolResult:

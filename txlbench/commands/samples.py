@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,8 @@ class SamplesRequest(GenerateRequest):
 
 
 UNHASHED = ("out", "command", "device")
+ADDED: Mapping[str, object] = {"precision": "fp32"}
+"""Options that came later; at these values they leave the names of directories as they were."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,11 @@ def run_samples(request: SamplesRequest) -> PublishedFinding:
     """Writes samples.json and a page that shows them."""
     if request.prompt_file is not None:
         request = replace(request, prompt=read_prompt(request), prompt_file=None)
-    asked = {key: value for key, value in vars(request).items() if key not in UNHASHED}
+    asked = {
+        key: value
+        for key, value in vars(request).items()
+        if key not in UNHASHED and (key, value) not in ADDED.items()
+    }
     directory = request.out or RESULTS / f"samples-{fingerprint(asked)}"
     return publish(directory / "samples.json", lambda: draw_samples(request))
 
@@ -99,8 +105,8 @@ def draw_samples(request: SamplesRequest) -> SamplesRecord:
         contexts = [_Context(ids, ids[:0], None)] * request.samples
     is_words = _is_words(ref, text)
     made = [
-        _sample(request, writer, context, request.seed + number, is_words)
-        for number, context in enumerate(contexts)
+        _sample(writer, context, ids, seed, is_words)
+        for context, ids, seed in _continued(request, writer, contexts)
     ]
     return SamplesRecord(
         schema=SamplesRecord.SCHEMA,
@@ -136,10 +142,20 @@ def _drawn(request: SamplesRequest, text: ScoredText) -> list[_Context]:
     ]
 
 
+def _continued(
+    request: SamplesRequest, writer: Writer, contexts: list[_Context]
+) -> Iterator[tuple[_Context, list[int], int]]:
+    """Each context, the ids drawn after it, and their seed, which no other sample changes."""
+    for first in range(0, len(contexts), writer.at_once):
+        part = contexts[first : first + writer.at_once]
+        seeds = [request.seed + first + number for number in range(len(part))]
+        drawn = writer.draw(np.stack([each.ids for each in part]), request.tokens, seeds)
+        yield from zip(part, drawn, seeds, strict=True)
+
+
 def _sample(
-    request: SamplesRequest, writer: Writer, context: _Context, seed: int, is_words: bool
+    writer: Writer, context: _Context, ids: list[int], seed: int, is_words: bool
 ) -> SampledText:
-    ids = writer.draw(context.ids, request.tokens, seed)
     again, loss = writer.redraw(context.ids, ids, seed)
     reference_loss = None
     if len(context.reference):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from txlbench.config.base import AttentionSpan
+from txlbench.errors import UserError
 from txlbench.models.interface import LanguageModel
 from txlbench.models.kv_cache import KVCache
 
@@ -26,35 +27,52 @@ class Sampling:
     top_k: int | None = 40
     temperature: float = 1.0
 
-    def draw(self, log_probs_BV: Tensor, generator: torch.Generator) -> Tensor:
-        """One token [B, 1] a line; the generator lives on the device of the tensor."""
+    def draw(self, log_probs_BV: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+        """One token [B, 1] a line; the generators, on its device, serve as many lines each.
+
+        As `torch.multinomial` draws: the token of the largest p / e, where e is exponential.
+
+        Raises:
+            UserError: if the model's output is not a number.
+        """
         vocabulary = log_probs_BV.shape[1]
         values, ids = log_probs_BV.topk(min(self.top_k or vocabulary, vocabulary))
-        probabilities = torch.softmax(values.float() / self.temperature, dim=-1)
-        return ids.gather(1, torch.multinomial(probabilities, 1, generator=generator))
+        odds = torch.softmax(values.float() / self.temperature, dim=-1)
+        if odds.isnan().any():
+            raise UserError(
+                "the model gives no probabilities: its output is not a number",
+                "use another checkpoint; the training may have diverged",
+            )
+        noise = torch.empty_like(odds)
+        for rows, generator in zip(noise.chunk(len(generators)), generators, strict=True):
+            rows.exponential_(generator=generator)
+        return ids.gather(1, odds.div_(noise).argmax(1, keepdim=True))
 
 
 def generate(
     model: LanguageModel,
-    prompt: NDArray[Any],
+    prompts: NDArray[Any],
     span: AttentionSpan | None,
     segment: int,
     sampling: Sampling,
-    generator: torch.Generator,
-) -> Iterator[int]:
-    """Tokens after `prompt`, without end.
+    generators: Sequence[torch.Generator],
+) -> Iterator[list[int]]:
+    """A token after each prompt, and the next ones, without end.
+
+    Streams share the reading of the weights, and no stream's tokens depend on another's.
 
     Args:
-        model: in evaluation mode and on the device of `generator`.
-        prompt: token ids [N], at least one.
+        model: in evaluation mode and on the device of `generators`.
+        prompts: token ids [B, N], at least one each.
         span: of attention, with memory that is carried from token to token; None where positions
             restart at every segment, and the newest tokens are read anew for each.
-        segment: tokens of the prompt read at once, or the newest that are read anew.
+        segment: tokens of the prompts read at once, or the newest that are read anew.
+        generators: one for each prompt.
     """
-    tokens = torch.from_numpy(prompt.astype(np.int64)).to(generator.device)[None]
+    tokens_BT = torch.from_numpy(prompts.astype(np.int64)).to(generators[0].device)
     if span is None:
-        return _in_windows(model, tokens, segment, sampling, generator)
-    return _with_memory(model, tokens, span, segment, sampling, generator)
+        return _in_windows(model, tokens_BT, segment, sampling, generators)
+    return _with_memory(model, tokens_BT, span, segment, sampling, generators)
 
 
 @torch.inference_mode()
@@ -64,15 +82,15 @@ def _with_memory(
     span: AttentionSpan,
     segment: int,
     sampling: Sampling,
-    generator: torch.Generator,
-) -> Iterator[int]:
-    """Reads the prompt once, then one token a pass, beside the keys and values remembered."""
-    state = model.evaluation_state(model.initial_state(1, span))
+    generators: Sequence[torch.Generator],
+) -> Iterator[list[int]]:
+    """Reads the prompts once, then a token a pass, beside the keys and values remembered."""
+    state = model.evaluation_state(model.initial_state(len(tokens_BT), span))
     while True:
         for part_BT in tokens_BT.split(segment, dim=1):
             hidden_BTD, state = model.forward(part_BT, state)
-        tokens_BT = sampling.draw(model.log_probs(hidden_BTD[:, -1]), generator)
-        yield int(tokens_BT)
+        tokens_BT = sampling.draw(model.log_probs(hidden_BTD[:, -1]), generators)
+        yield tokens_BT[:, 0].tolist()
 
 
 @torch.inference_mode()
@@ -81,16 +99,17 @@ def _in_windows(
     tokens_BT: Tensor,
     length: int,
     sampling: Sampling,
-    generator: torch.Generator,
-) -> Iterator[int]:
+    generators: Sequence[torch.Generator],
+) -> Iterator[list[int]]:
     """Reads the newest `length` tokens for each."""
-    state = model.evaluation_state(model.initial_state(1, AttentionSpan(mem_len=0)))
+    span = AttentionSpan(mem_len=0)
+    state = model.evaluation_state(model.initial_state(len(tokens_BT), span))
     while True:
         tokens_BT = tokens_BT[:, -length:]
         hidden_BTD, state = model.forward(tokens_BT, state)
-        drawn = sampling.draw(model.log_probs(hidden_BTD[:, -1]), generator)
-        tokens_BT = torch.cat([tokens_BT, drawn], dim=1)
-        yield int(drawn)
+        drawn_B1 = sampling.draw(model.log_probs(hidden_BTD[:, -1]), generators)
+        tokens_BT = torch.cat([tokens_BT, drawn_B1], dim=1)
+        yield drawn_B1[:, 0].tolist()
 
 
 AT_ONCE = 64

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from txlbench.config.base import AttentionSpan
+from txlbench.errors import UserError
 
 
 class State(Protocol):
@@ -71,9 +72,12 @@ class LanguageModel(nn.Module, ABC):
 
     Attributes:
         softmax: gives losses and log-probabilities of hidden states; see `models.softmax`.
+        kept_dtype: the number format in which evaluation keeps keys and values; None for that of
+            products.
     """
 
     softmax: Any
+    kept_dtype: torch.dtype | None = None
 
     @property
     def reads_host_ids(self) -> bool:
@@ -92,6 +96,17 @@ class LanguageModel(nn.Module, ABC):
         """
         remembered: State = state
         return remembered
+
+    def keep_in(self, precision: str) -> None:
+        """Lets evaluation keep keys and values in fp16 or bf16.
+
+        Raises:
+            UserError: if it keeps none.
+        """
+        raise UserError(
+            f"--precision {precision}: is of keys and values, which this model does not keep",
+            "drop the option",
+        )
 
     @abstractmethod
     def forward(
@@ -122,12 +137,21 @@ class LanguageModel(nn.Module, ABC):
         return log_probs
 
 
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether products of bf16 are the device's own, rather than emulated in float32."""
+    return device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()
+
+
 DTYPE_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 def dtype_name(model: nn.Module) -> str:
-    """The number format in which the model computes here and now, as records tell it."""
-    dtype = autocast_dtype(next(model.parameters()))
+    """The number format of keys and values here and now, as records tell it.
+
+    That of products, unless they are kept in less.
+    """
+    kept: torch.dtype | None = getattr(model, "kept_dtype", None)
+    dtype = kept or autocast_dtype(next(model.parameters()))
     return DTYPE_NAMES.get(dtype, str(dtype).removeprefix("torch."))
 
 

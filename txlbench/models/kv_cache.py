@@ -17,7 +17,7 @@ from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 from txlbench.config.base import AttentionSpan
 from txlbench.models.attention import Scoring
-from txlbench.models.interface import Observer, autocast_dtype
+from txlbench.models.interface import Observer, autocast_dtype, multiplies_bf16
 from txlbench.models.kernels.cached_segment import segment_attention, takes_segment
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Memory, advance_valid_len, reset_valid_len
@@ -120,7 +120,8 @@ class KVCache:
     def write(self, layer: int, key_HBTK: Tensor, value_HBTK: Tensor) -> tuple[Tensor, Tensor]:
         """Writes a segment's keys and values; returns them behind the remembered: [H, B, S, K]."""
         if self.span.mem_len == 0:
-            return key_HBTK, value_HBTK
+            dtype = self.states_N2HBCK.dtype
+            return key_HBTK.to(dtype), value_HBTK.to(dtype)
         states_2HBCK, behind = self.states_N2HBCK[layer], self.end + key_HBTK.shape[2]
         for part, new_HBTK in zip(states_2HBCK, (key_HBTK, value_HBTK), strict=True):
             part[:, :, self.end : behind] = new_HBTK
@@ -188,11 +189,12 @@ def decode_layer(block: "Block", encoding: Encoding, number: int) -> DecodeLayer
         (new_2HBK, seen_2HBSK, table), span, place = view, cache.span, cache.position
         batch = len(normed_B1D)
         made_B2HK = linear(normed_B1D, key_value).view(batch, 2, heads, size)
-        new_2HBK.copy_(made_B2HK.permute(1, 2, 0, 3))
+        made_2HBK = made_B2HK.permute(1, 2, 0, 3)
+        new_2HBK.copy_(made_2HBK)
         query_HB1K = linear(normed_B1D, query).view(batch, heads, 1, size).transpose(0, 1)
         if turns:
             query_HB1K = encoding.place(number, query_HB1K, place, span)
-            new_2HBK[0] = encoding.place(number, new_2HBK[0, :, :, None], place, span)[:, :, 0]
+            new_2HBK[0] = encoding.place(number, made_2HBK[0][:, :, None], place, span)[:, :, 0]
         key, value = seen_2HBSK
         content, position = query_HB1K + biases_2H11K
         added = None if table is None else table.position(position)[..., -key.shape[2] :]
@@ -200,7 +202,7 @@ def decode_layer(block: "Block", encoding: Encoding, number: int) -> DecodeLayer
         if decay_HBS is not None:
             passed_HB1S = (decay_HBS[..., -1:] - decay_HBS[..., -key.shape[2] :])[:, :, None]
             added = passed_HB1S if added is None else added + passed_HB1S
-        mixed_HB1K = scaled_dot_product_attention(content, key, value, added)
+        mixed_HB1K = attend_once(content, key, value, added)
         return linear(mixed_HB1K.transpose(0, 1).reshape(batch, 1, heads * size), out)
 
     def feed(normed_B1D: Tensor) -> Tensor:
@@ -215,6 +217,21 @@ def decode_layer(block: "Block", encoding: Encoding, number: int) -> DecodeLayer
         return feed(layer_norm(hidden_B1D, *feed_forward_norm)).add_(hidden_B1D)
 
     return norm_first if block.pre_lnorm else norm_last
+
+
+def attend_once(
+    query_HB1K: Tensor, key_HBSK: Tensor, value_HBSK: Tensor, added_HB1S: Tensor | None
+) -> Tensor:
+    """Scaled dot product attention of a single query of each stream, [H, B, 1, K].
+
+    Keys and values of 16 bits are read as they are kept and summed in float32. Emulated bf16 was
+    measured to take three times as long as float32, and twice as long as to convert it all first.
+    """
+    wide, kept = query_HB1K.dtype, key_HBSK.dtype
+    if kept == torch.bfloat16 and not multiplies_bf16(key_HBSK.device):
+        kept, key_HBSK, value_HBSK = wide, key_HBSK.to(wide), value_HBSK.to(wide)
+    added = None if added_HB1S is None else added_HB1S.to(kept)
+    return scaled_dot_product_attention(query_HB1K.to(kept), key_HBSK, value_HBSK, added).to(wide)
 
 
 def can_decode_step(model: "Transformer", tokens_BT: Tensor, cache: KVCache) -> bool:
@@ -277,7 +294,7 @@ def forward_cached(
         if encoding.has_terms
         else encoding.prepare(*asked)
     )
-    cache.make_room(queries, dtype)
+    cache.make_room(queries, model.kept_dtype or dtype)
     if observer is None and can_decode_step(model, tokens_BT, cache):
         return decode_step(model, tokens_BT, cache, shared), cache
     hidden_BTD = encoding.add_to_input(model.embedding(tokens_BT))
@@ -286,7 +303,8 @@ def forward_cached(
         hidden_BTD = encoding.add_to_layer(layer, hidden_BTD)
         normed_BTD = block.pre_norm(hidden_BTD)
         key, value = block.attention.keys_values(normed_BTD)
-        key, value = cache.write(layer, encoding.place(layer, key, cache.position, span), value)
+        placed = encoding.place(layer, key, cache.position, span)
+        key, value = (kept.to(dtype) for kept in cache.write(layer, placed, value))
         query = block.attention.queries(normed_BTD)
         query = encoding.place(layer, query, cache.position, span)
         decay_HBS = cache.write_gates(layer, encoding.log_gates(layer, normed_BTD))
@@ -305,7 +323,7 @@ def kv_cache_of(model: "Transformer", memory: Memory) -> KVCache:
     like, span = model.embedding.tables[0], memory.span
     batch, length, _ = memory.layers[0].shape
     heads, size = model.config.n_head, model.config.head_size
-    dtype = autocast_dtype(like)
+    dtype = model.kept_dtype or autocast_dtype(like)
     empty = like.new_empty(model.config.n_layer, 2, heads, batch, 0, size, dtype=dtype)
     gates = model.encoding.log_gates(0, memory.layers[0][:, :0])
     gates = None if gates is None else gates.new_empty(model.config.n_layer, *gates.shape)

@@ -3,19 +3,28 @@
 The four models that the paper compares differ only in the encoding and in the attention span.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from txlbench.config.base import AttentionSpan
 from txlbench.config.catalogue import ENCODINGS, load_class
 from txlbench.config.model import ModelConfig
 from txlbench.config.plugins import naming_plugin
+from txlbench.errors import UserError
 from txlbench.models.attention import Attention, Scoring
 from txlbench.models.compressive import Compressor
 from txlbench.models.dropout import dropout_for
 from txlbench.models.embedding import Embedding
-from txlbench.models.interface import LanguageModel, Observer, autocast_dtype
+from txlbench.models.interface import (
+    DTYPE_NAMES,
+    LanguageModel,
+    Observer,
+    autocast_dtype,
+    multiplies_bf16,
+)
 from txlbench.models.kv_cache import KVCache, forward_cached, kv_cache_of
 from txlbench.models.mask import Mask
 from txlbench.models.memory import Kept, Memory, carried, with_memory
@@ -134,8 +143,32 @@ class Transformer(LanguageModel):
         Where keys of a token change or move within memory there is none: of shifted or compressed
         states, and beside sinks.
         """
-        cached = self.config.memory in ("xl", "sinks") and not state.span.sinks
-        return kv_cache_of(self, state) if cached else state
+        if self._keeps_keys and not state.span.sinks:
+            with self._products():
+                return kv_cache_of(self, state)
+        if self.kept_dtype is not None:
+            raise UserError("--precision: keys move within memory beside sinks", "drop the option")
+        return state
+
+    @property
+    def _keeps_keys(self) -> bool:
+        return self.config.memory in ("xl", "sinks")
+
+    def keep_in(self, precision: str) -> None:
+        """See `LanguageModel.keep_in`."""
+        if not self._keeps_keys:
+            super().keep_in(precision)
+        self.kept_dtype = {name: dtype for dtype, name in DTYPE_NAMES.items()}[precision]
+
+    def _products(self, queries: int = 0) -> AbstractContextManager[object]:
+        """Autocast to the format of keys and values, where the device multiplies in it.
+
+        Not for a single query: to cast the weights would take longer than to read them.
+        """
+        kept, device = self.kept_dtype, self.embedding.tables[0].device
+        own = kept is not None and multiplies_bf16(device)
+        own = own and (kept == torch.bfloat16 or device.type != "cpu")
+        return torch.autocast(device.type, kept) if own and queries != 1 else nullcontext()
 
     def attention_path(self, state: Any) -> str | None:
         """`sdpa` beside a KV cache, by PyTorch's kernel; else one of `AttentionPath`."""
@@ -155,7 +188,8 @@ class Transformer(LanguageModel):
     ) -> tuple[Tensor, Memory | KVCache]:
         """See `LanguageModel.forward`."""
         if isinstance(state, KVCache):
-            return forward_cached(self, tokens_BT, state, observer)
+            with self._products(tokens_BT.shape[1]):
+                return forward_cached(self, tokens_BT, state, observer)
         queries, span = tokens_BT.shape[1], state.span
         like = self.embedding.tables[0]
         keys, valid = state.seen(0).shape[1] + queries, state.valid_len_B
