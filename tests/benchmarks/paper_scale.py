@@ -57,7 +57,7 @@ BILLION = 10**9
 
 
 def scale_lines() -> list[str]:
-    """Table 6 and a run of a billion tokens on 1, 8 and 64 devices, as Markdown."""
+    """Table 6, and two of the paper's models over a billion tokens, on 1, 8 and 64 devices."""
     header = "work | devices | hours on A100 | hours on H100 | memory of each | sent a step, each"
     last = "ms to send | ms a step on H100"
     rows = [f"| {header} | {last} |", f"|---|{'---:|' * 7}"]
@@ -71,9 +71,11 @@ def scale_lines() -> list[str]:
         ]
         hours = " | ".join(f"{span:.1f}" for span in spans)
         rows.append(f"| Table 6, {len(runs)} runs | {devices} | {hours} | {memory} | - | - | - |")
-    label, config = plan[0].labels[0], plan[0].config
-    for devices in (1, 8, 64):
-        rows.append(f"| {label}, 10^9 tokens | {devices} | {' | '.join(shared(config, devices))} |")
+    large = open_experiment(Request(EXPERIMENTS / "table1-wt103.yaml"))[2][1]
+    for run in (plan[0], large):
+        for devices in (1, 8, 64):
+            cells = " | ".join(shared(run.config, devices))
+            rows.append(f"| {run.labels[0]}, 10^9 tokens | {devices} | {cells} |")
     return rows
 
 
