@@ -1,5 +1,7 @@
 """Token embeddings, adaptive where the vocabulary is cut into clusters (Baevski & Auli 2018)."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
@@ -92,8 +94,11 @@ class Embedding(nn.Module):
             rows = rows.index_copy(0, where, part)
         return rows
 
-    def weights(self, cluster: Cluster) -> Tensor:
-        """The rows of a cluster's tokens: [size, width]."""
-        if len(self.tables) == 1:
-            return self.tables[0][cluster.first : cluster.end]
-        return self.tables[self.clusters.index(cluster)]
+    def weights(self) -> Sequence[Tensor]:
+        """The rows of each cluster's tokens: [size, width].
+
+        Split at once: the gradient of each slice by itself would be as large as the table.
+        """
+        if len(self.tables) == len(self.clusters):
+            return list(self.tables)
+        return self.tables[0].split([cluster.size for cluster in self.clusters])

@@ -121,46 +121,41 @@ class AdaptiveSoftmax(nn.Module):
 
     def losses(self, hidden_ND: Tensor, targets_N: Tensor) -> Tensor:
         """Losses [N] in nats of N targets, which may lie on the host; see `Embedding`."""
-        device = hidden_ND.device
-        if len(self.clusters) == 1:
-            return word_losses(*self._head(hidden_ND), sent(targets_N, device))
+        device, (head, *tails) = hidden_ND.device, self._words()
+        if not tails:
+            return word_losses(self._project(0, hidden_ND), *head, sent(targets_N, device))
         places = places_by_cluster(targets_N, self.clusters, device)
         columns_N = targets_N = sent(targets_N, device)
         for index, where in enumerate(places[1:]):
             columns_N = columns_N.index_fill(0, where, self.clusters[0].size + index)
-        losses = word_losses(*self._head(hidden_ND), columns_N)
-        for index, (cluster, where) in enumerate(zip(self.clusters, places, strict=True)):
-            if index:
-                within = targets_N[where] - cluster.first
-                inner = word_losses(*self._tail(index, hidden_ND[where]), within)
-                losses = losses.index_add(0, where, inner)
+        losses = word_losses(self._project(0, hidden_ND), *head, columns_N)
+        for index, tail in enumerate(tails, 1):
+            where = places[index]
+            hidden, within = hidden_ND[where], targets_N[where] - self.clusters[index].first
+            inner = word_losses(self._project(index, hidden), *tail, within)
+            losses = losses.index_add(0, where, inner)
         return losses
 
     def log_probs(self, hidden_ND: Tensor) -> Tensor:
         """Log-probabilities [N, V] over the whole vocabulary; each row sums to one."""
-        head = log_softmax(at_least_float32(linear(*self._head(hidden_ND))), dim=-1)
-        size = self.clusters[0].size
-        return torch.cat([head[:, :size], *self._tail_log_probs(head[:, size:], hidden_ND)], dim=1)
+        first, *tails = self._words()
+        logits = at_least_float32(linear(self._project(0, hidden_ND), *first))
+        head, entries = log_softmax(logits, dim=-1).split([self.clusters[0].size, len(tails)], 1)
+        parts = [head]
+        for index, tail in enumerate(tails, 1):
+            logits = at_least_float32(linear(self._project(index, hidden_ND), *tail))
+            parts.append(entries[:, index - 1 : index] + log_softmax(logits, dim=-1))
+        return torch.cat(parts, dim=1)
 
-    def _tail_log_probs(self, entries: Tensor, hidden_ND: Tensor) -> Iterator[Tensor]:
-        for index in range(1, len(self.clusters)):
-            logits = at_least_float32(linear(*self._tail(index, hidden_ND)))
-            yield entries[:, index - 1 : index] + log_softmax(logits, dim=-1)
-
-    def _head(self, hidden_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The head's hidden states in its width, its weight and its bias."""
-        first = self.clusters[0]
-        weight, bias = self.embedding.weights(first), self.bias[: first.end]
-        if len(self.clusters) > 1:
-            weight = torch.cat([weight, self.cluster_weight])
-            bias = torch.cat([bias, self.cluster_bias])
-        return self._project(0, hidden_ND), weight, bias
-
-    def _tail(self, index: int, hidden_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The cluster's hidden states in its width, its weight and its bias."""
-        cluster = self.clusters[index]
-        weight, bias = self.embedding.weights(cluster), self.bias[cluster.first : cluster.end]
-        return self._project(index, hidden_ND), weight, bias
+    def _words(self) -> list[tuple[Tensor, Tensor]]:
+        """Each cluster's weight, in its width, and bias; the head's with those of the tails."""
+        weights = self.embedding.weights()
+        if len(self.clusters) == 1:
+            return [(weights[0], self.bias)]
+        biases = self.bias.split([cluster.size for cluster in self.clusters])
+        head = torch.cat([weights[0], self.cluster_weight])
+        of_head = head, torch.cat([biases[0], self.cluster_bias])
+        return [of_head, *zip(weights[1:], biases[1:], strict=True)]
 
     def _project(self, index: int, hidden_ND: Tensor) -> Tensor:
         """Projects hidden states from the model's width to the cluster's."""
