@@ -125,7 +125,7 @@ TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in MODULES.v
 IMPORTS = [found for file, tree in TREES.items() for found in _imports_below(tree, file)]
 LINES = {name: len(file.read_text(encoding="utf-8").splitlines()) for name, file in MODULES.items()}
 
-MOST_MODULES = 250
+MOST_MODULES = 255
 MEDIAN_LINES = (110, 180)
 FEWEST_LINES = 40
 """A shorter module needs more than one importer."""

@@ -13,7 +13,8 @@ from txlbench.config.run_config import RunConfig
 from txlbench.reporting.table import compact
 from txlbench.runs.failure import readable
 from txlbench.runs.plan import Request, open_experiment
-from txlbench.runs.plan_record import PlanEntry, describe_plan
+from txlbench.runs.plan_record import describe_plan
+from txlbench.runs.plan_schema import PlanEntry
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 TABLES = sorted(path.name for path in EXPERIMENTS.glob("table*.yaml"))

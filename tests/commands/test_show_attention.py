@@ -9,11 +9,13 @@ import torch
 from tests.models.architectures.tiny import TINY
 from tests.models.pretrained.architectures import save_model
 from tests.runs.trial import finished, write_spec
+from txlbench.commands import show_attention
 from txlbench.commands.model_ref import resolve
 from txlbench.commands.show_attention import AttentionRequest, measure_attention
 from txlbench.commands.texts import read_text
 from txlbench.config.base import AttentionSpan
 from txlbench.errors import UserError
+from txlbench.evaluation.attention_tally import BLOCKS
 
 CPU, FULL = torch.device("cpu"), pytest.mark.full
 ASKED = AttentionRequest("", split="all", tokens=200, targets=4, device="cpu", command="typed")
@@ -169,3 +171,12 @@ def test_learned_positions_are_a_limit(folder):
     settings = {"model.encoding": "al-rfou", "train.recurrence": False}
     with pytest.raises(UserError, match="has 8 positions"):
         measure_attention(asked(settings, attention_length=9))
+
+
+@pytest.mark.parametrize("settings", [{}, {"train.recurrence": False}])
+def test_attention_that_memory_does_not_hold_is_refused(folder, settings, monkeypatch):
+    request = asked({**settings, "model.n_head": 2}, attention_length=40)
+    queries = 40 if settings else BLOCKS
+    monkeypatch.setattr(show_attention, "device_memory", lambda _: 4 * 2 * 40 * queries - 1)
+    with pytest.raises(UserError, match="--attention-length 40: the attention of 1 layers of 2"):
+        measure_attention(request)

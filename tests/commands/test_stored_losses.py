@@ -361,7 +361,7 @@ def test_losses_that_memory_does_not_hold_are_refused_with_an_estimate(monkeypat
     run = run_of()
     needed = stored_losses.BYTES_OF_A_LOSS * 3 * 20
     monkeypatch.setattr(stored_losses, "memory_limit", lambda: needed - 1)
-    with pytest.raises(UserError, match=r"losses of 20 tokens at 3 contexts of up to 16 take ab"):
+    with pytest.raises(UserError, match=r"losses of 20 tokens at 3 contexts of up to 16 take at"):
         context_losses_of(str(run.path), ASKED, refuse)
     monkeypatch.setattr(stored_losses, "memory_limit", lambda: needed)
     assert losses(run.path).losses.shape == (3, 20)

@@ -13,7 +13,8 @@ from txlbench.config.counting import parameters, train_flops
 from txlbench.files import write_json
 from txlbench.records.schema import Failure, RunState
 from txlbench.runs.plan import Need
-from txlbench.runs.plan_record import SCHEMA, describe_plan
+from txlbench.runs.plan_record import describe_plan
+from txlbench.runs.plan_schema import SCHEMA
 from txlbench.runs.train_run import execute
 
 PROMISED = {

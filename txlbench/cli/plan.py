@@ -9,13 +9,8 @@ from txlbench.reporting.table import Column, Table, compact, for_terminal, plain
 from txlbench.runs.dry_run import changed_texts, cost_of
 from txlbench.runs.failure import readable
 from txlbench.runs.plan import Request, open_experiment
-from txlbench.runs.plan_record import (
-    HERE,
-    NOT_PROBED,
-    PlanEntry,
-    PlanRecord,
-    describe_plan,
-)
+from txlbench.runs.plan_record import NOT_PROBED, describe_plan
+from txlbench.runs.plan_schema import HERE, PlanEntry, PlanRecord
 from txlbench.runs.status import duration
 from txlbench.runs.tuning import check_tuning
 

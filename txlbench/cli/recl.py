@@ -151,7 +151,7 @@ def context(groups: tuple[str, ...], look: "Look | None", **options: Any) -> Non
 
 @verb(
     "probe",
-    "txlbench probe --models quick/Transformer-XL --contexts 16,64 --tokens 200 --lengths 8,16",
+    "txlbench probe --models quick/Transformer-XL --contexts 1,4,32 --tokens 1000 --probes far",
     "txlbench probe --models quick/Transformer-XL --probes forgetting --own-memory --lengths 8,16",
 )
 @click.option(

@@ -35,7 +35,7 @@ from txlbench.evaluation.attention_summary import (
     widest_heads,
 )
 from txlbench.evaluation.attention_tally import BLOCKS, AttentionTally
-from txlbench.machine import current_commit, own_device
+from txlbench.machine import current_commit, device_memory, own_device
 from txlbench.models.architectures.architecture_model import ArchitectureModel
 from txlbench.models.interface import dtype_name
 from txlbench.models.pretrained.causal_lm import CausalModel
@@ -248,7 +248,24 @@ class _Reading:
                     "give LAYER.HEAD, from 1",
                 )
         check_length(self.plan.measurement, self.plan.predictions)
+        self._check_memory()
         self._check_targets()
+
+    def _check_memory(self) -> None:
+        """Refuses (UserError) attention that no memory holds: of a query, or of a whole window."""
+        keys, measurement = self.keys, self.plan.measurement
+        in_windows = measurement.regime == "windows"
+        numbers = self.heads * keys * (keys if in_windows else measurement.batch_size)
+        if self.windows is not None:  # transformers returns all layers at once
+            numbers *= self.depth
+        needed, limit = 4 * numbers, device_memory(str(self.device))
+        if limit is not None and needed > limit:
+            raise UserError(
+                f"--attention-length {keys:,}: the attention of {self.depth} layers of "
+                f"{self.heads} heads takes at least {needed / 1e9:,.1f} GB of memory, where there "
+                f"are {limit / 1e9:,.1f}",
+                "give a shorter one",
+            )
 
     def read(
         self, plan: AttentionPlan, watch: Callable[[int, int], None] = lambda *_: None

@@ -81,8 +81,8 @@ def check_size(references: Iterable[str], request: ReclRequest) -> None:
 
 
 BYTES_OF_A_LOSS = 72
-"""Main memory that a loss takes at most while windows are read and measures are taken: its place,
-window and context, sorted, and the loss itself in float64 with a copy (measured: 60 to 70)."""
+"""Main memory that a loss takes while windows are read (73 were measured of 4 million): the start
+of its window, its place, context and length, sorted, and the loss itself."""
 
 
 def _check_size(passes: Sequence["_Pass | BytePass"], request: ReclRequest) -> None:
@@ -93,7 +93,7 @@ def _check_size(passes: Sequence["_Pass | BytePass"], request: ReclRequest) -> N
         return
     raise UserError(
         f"losses of {targets:,} tokens at {len(contexts):,} contexts of up to {contexts[-1]:,} "
-        f"take about {needed / 1e9:,.1f} GB of memory, where there are {limit / 1e9:,.1f}",
+        f"take at least {needed / 1e9:,.1f} GB of memory, where there are {limit / 1e9:,.1f}",
         "give fewer --tokens or contexts, or a smaller --dense",
     )
 

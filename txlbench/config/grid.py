@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 
 from txlbench.config.base import DocumentedKey, Section, documented_fields
 from txlbench.config.identity import run_id
+from txlbench.config.idle_settings import meaningless, overridden, without_effect
 from txlbench.config.loading import (
     Document,
     Keys,
@@ -27,7 +28,6 @@ from txlbench.config.loading import (
     validate,
 )
 from txlbench.config.measurements import attention_lengths, skipped_lengths
-from txlbench.config.model import ARCHITECTURE_KEYS
 from txlbench.config.run_config import RunConfig
 from txlbench.config.search_range import SearchRange, Tuned, check_search, search_space
 from txlbench.errors import MissingPlugin, UserError, suggestion
@@ -230,7 +230,7 @@ def expand(document: Document, overrides: Sequence[str] = (), partial: bool = Fa
     if not (file.rows or file.grid):
         validate(RunConfig, base, document)
     rows = list(_rows(file, document))
-    warnings = [*_overridden(overrides, rows)]
+    warnings = [*overridden(overrides, [(label, settings) for label, settings, *_ in rows])]
     lines: list[Line] = []
     places: dict[str, Keys] = {}
     unknown: dict[str, MissingPlugin] = {}
@@ -257,13 +257,13 @@ def expand(document: Document, overrides: Sequence[str] = (), partial: bool = Fa
         lines.append(Line(label, configs, row.paper, row.note, settings, row.tuned))
         places[label] = keys
     if not unknown:
-        warnings += _without_effect(base, lines)
+        warnings += without_effect(base, lines)
     _check_exclusions(file, document)  # once the grid's own keys and values are known to be right
     if not lines:
         if unknown:
             raise next(iter(unknown.values()))
         raise document.error(("exclude",), "leaves no row", "drop an exclusion, or add rows")
-    warnings += _meaningless(file, base, lines, places, document)
+    warnings += meaningless(file, base, lines, places, document)
     search = search_space(file.tune, document)
     for line in lines:
         fault = functools.partial(_tuning_fault, base, line, file.seeds[0], document)
@@ -288,89 +288,6 @@ def _as_row(line: Line, chosen: Mapping[str, Any], tuned: Mapping[str, Tuned]) -
     row: Raw = {"label": line.label, "set": {**line.settings, **chosen}}
     more = {"paper": dict(line.paper), "note": line.note, "tuned": found and found.model_dump()}
     return row | {key: value for key, value in more.items() if value}
-
-
-def _overridden(overrides: Iterable[str], rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Warns of settings of the base that some rows make themselves.
-
-    Raises:
-        UserError: for one that every row makes, which would do nothing.
-    """
-    for key in (override.partition("=")[0] for override in overrides):
-        own = [
-            label for label, settings, *_ in rows if key in settings or _section(key) in settings
-        ]
-        if own and len(own) == len(rows):
-            raise UserError(f"--set {key}: every row sets it", "choose rows with --only")
-        if own:
-            yield f"--set {key}: these rows set it themselves: {', '.join(own)}"
-
-
-MEMORY_KEYS = (
-    *("model.memory", "model.compress_rate", "model.sinks"),
-    *("train.random_mem_len", "train.memory_reset"),
-)
-"""Keys that count as left out where there is no such memory."""
-
-
-def _without_effect(base: Raw, lines: Sequence[Line]) -> Iterator[str]:
-    """Warns of settings of memory in rows that have none, or in the base where no row has any.
-
-    They are not refused, since products of a grid have such rows; equal ones share a run.
-    """
-    for key in MEMORY_KEYS:
-        section, name = key.split(".")
-        below = base.get(section) or {}
-        idle = [
-            line
-            for line in lines
-            if line.settings.get(key, below.get(name))
-            not in (None, "none", getattr(getattr(line.configs[0], section), name))
-        ]
-        own = [line.label for line in idle if key in line.settings]
-        if own:
-            yield f"{key}: no effect in these rows, which have no such memory: {', '.join(own)}"
-        elif idle and len(idle) == len(lines):
-            yield f"{key}: no effect, as no row has such a memory"
-
-
-def _meaningless(
-    file: ExperimentFile,
-    base: Raw,
-    lines: Sequence[Line],
-    places: Mapping[str, Keys],
-    document: Document,
-) -> Iterator[str]:
-    """Refuses keys of `model` that mean nothing to an architecture of transformers (kind hf).
-
-    That is, in a row's own settings and in tuning, in the grid where all its rows are such, and in
-    the base where all rows are. A grid with other rows warns, as its products have such rows.
-    """
-    foreign = {line.label for line in lines if line.configs[0].model.kind == "hf"}
-    grid = {label for label, keys in places.items() if keys == ("grid",)}
-    wrong: list[Keys] = [
-        (*places[line.label], key)
-        for line in lines
-        for key in line.settings
-        if line.label in foreign - grid and _means_nothing(key)
-    ]
-    in_grid = [key for key in file.grid if grid & foreign and _means_nothing(key)]
-    wrong += [("tune", key) for key in file.tune if foreign and _means_nothing(key)]
-    if grid <= foreign:
-        wrong += [("grid", key) for key in in_grid]
-    if len(foreign) == len(lines):
-        wrong += [("model", key) for key in base.get("model", {}) if _means_nothing(f"model.{key}")]
-    for keys in wrong:
-        remedy = "drop it; an architecture's own keys go into model.config"
-        raise document.error(keys, "means nothing to rows of kind hf", remedy)
-    for key in in_grid:
-        yield f"{key}: no effect in rows of kind hf"
-
-
-def _means_nothing(key: str) -> bool:
-    """Whether a dotted key is one of `model` that kind hf does not have."""
-    section, _, name = key.partition(".")
-    return section == "model" and name.partition(".")[0] not in ARCHITECTURE_KEYS
 
 
 def _section(key: str) -> str:

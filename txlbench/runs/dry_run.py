@@ -15,7 +15,7 @@ from txlbench.machine import Devices, check_name, cores, device_memory
 from txlbench.records.run_directory import RunDirectory
 from txlbench.runs.failure import readable, remedy
 from txlbench.runs.plan import Need, PlannedRun, as_met, vocabulary_size
-from txlbench.runs.plan_record import HERE, PlanRecord
+from txlbench.runs.plan_schema import HERE, PlanRecord
 from txlbench.runs.status import duration
 
 
