@@ -149,7 +149,6 @@ def _ablate(request: "Request") -> int:
 
 @verb(
     "check",
-    "txlbench check",
     "txlbench check experiments/quick.yaml",
     "txlbench check slope.py:Slope",
     "txlbench check experiments/wt103.yaml --device cuda",
