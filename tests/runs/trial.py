@@ -37,7 +37,8 @@ def write_text(path, words=400, seed=1):
 def write_spec(settings=None, /, **top):
     """Writes spec.yaml: small defaults, then `settings` by dotted key, then top-level keys."""
     content = {**deepcopy(SPEC), **top}
-    if (settings or {}).get("model.kind") == "hf":  # our sizes mean nothing to it
+    rows = [each.get("set", {}) for each in top.get("rows", [{"set": settings or {}}])]
+    if all(each.get("model.kind") == "hf" for each in rows):  # our sizes mean nothing to it
         content["model"] = {}
     for key, value in (settings or {}).items():
         set_dotted(content, key, value, "test")
