@@ -7,6 +7,7 @@ from transformers import RobertaConfig, XLNetConfig
 
 from tests.models.pretrained.architectures import CONFIGS, SIZE, save_model
 from txlbench.errors import UserError
+from txlbench.models.pretrained import causal_lm
 from txlbench.models.pretrained.pretrained_model import PretrainedModel, open_folder
 
 CPU = torch.device("cpu")
@@ -62,7 +63,7 @@ class WithoutChoice(torch.nn.Module):
 
     def __init__(self, network):
         super().__init__()
-        self.network = network
+        self.network, self.config = network, network.config
 
     def forward(self, input_ids, use_cache):
         return self.network(input_ids=input_ids, use_cache=use_cache)
@@ -76,6 +77,18 @@ def test_a_network_that_computes_all_logits_gives_the_same(tmp_path):
     found = without.token_losses(given)
     torch.testing.assert_close(found, model.token_losses(given), atol=1e-5, rtol=0, equal_nan=True)
     assert without.windows_at_once(64, 2**16, CPU) < model.windows_at_once(64, 2**16, CPU)
+
+
+def test_fewer_windows_are_read_at_once_where_a_scan_holds_the_states_of_all_tokens(
+    tmp_path, monkeypatch
+):
+    scanning, attending = opened("mamba", tmp_path / "a"), opened("llama", tmp_path / "b")
+    config = scanning.network.config
+    each = 4 * config.intermediate_size * config.state_size
+    monkeypatch.setattr(causal_lm, "SCANNED", 3 * 64 * each)
+    assert scanning.windows_at_once(64, 100, CPU) == 3
+    assert scanning.windows_at_once(500, 100, CPU) == 1
+    assert attending.windows_at_once(64, 100, CPU) == 16
 
 
 @pytest.mark.parametrize("kind", ["llama", "mamba"])
