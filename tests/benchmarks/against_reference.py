@@ -45,7 +45,7 @@ def main():
 
 def of_training(options):
     ours, plain = environments(options.threads)
-    reference = [options.reference_python, str(training.REFERENCE)]
+    reference = [options.reference_python, *training.REFERENCE]
     for size in SIZES:
         sides = [
             (Side("fp32", training.OURS, ours), training.workload(size, "fp32")),

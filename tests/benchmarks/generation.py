@@ -23,7 +23,6 @@ INNER = 688
 """Of the Llama's three matrices, which then have as many weights as our two."""
 FORMATS = {"fp32": 4, "bf16": 2, "fp16": 2}
 COPIED = 256 * 2**20
-SIDES = Path(__file__).parent
 
 
 def main():
@@ -40,8 +39,8 @@ def main():
         write_model(model, SHAPE)
         command = [sys.executable, "-m", "tests.benchmarks.inference_ours", str(model)]
         ours = [Side(dtype, command, environment) for dtype in FORMATS]
-        script = str(SIDES / "generation_llama.py")
-        command = [options.llama_python, script, folder, str(options.threads)]
+        script = "tests.benchmarks.generation_llama"
+        command = [options.llama_python, "-m", script, folder, str(options.threads)]
         theirs = [Side(f"llama.cpp {dtype}", command, environment) for dtype in FORMATS]
         copy = Side("copy", ours[0].command, environment)
         print(streams_line(ours[0], options), flush=True)

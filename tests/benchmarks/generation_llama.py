@@ -1,4 +1,4 @@
-"""llama.cpp's side of `generation`: PYTHON_WITH_LLAMA_CPP generation_llama.py FOLDER THREADS."""
+"""llama.cpp's side of `generation`: PYTHON -m tests.benchmarks.generation_llama FOLDER THREADS."""
 
 import sys
 from pathlib import Path
@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 from llama_cpp import Llama, llama_get_logits
-
-sys.path.append(str(Path(__file__).parents[2]))
 
 from tests.benchmarks.answering import answer
 

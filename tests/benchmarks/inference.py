@@ -21,7 +21,6 @@ GENERATION = [
     {"work": "generate", "mem_len": 800, "tokens": 40},
     {"work": "generate", "mem_len": 3800, "tokens": 24},
 ]
-SIDES = Path(__file__).parent
 
 
 def main():
@@ -61,7 +60,7 @@ def write_model(directory, shape=SMALL):
 
 def open_sides(reference_python, model, threads):
     ours, plain = environments(threads, evaluates=True)
-    reference = [reference_python, str(SIDES / "inference_reference.py"), model]
+    reference = [reference_python, "-m", "tests.benchmarks.inference_reference", model]
     return [
         Side("suite", [sys.executable, "-m", "tests.benchmarks.inference_ours", model], ours),
         Side("reference", reference, plain),

@@ -1,12 +1,9 @@
-"""The reference's side of `inference`: PYTHON_WITH_TRANSFORMERS inference_reference.py DIR."""
+"""The reference's side of `inference`: PYTHON -m tests.benchmarks.inference_reference DIR."""
 
 import sys
-from pathlib import Path
 
 import torch
 from transformers import TransfoXLLMHeadModel
-
-sys.path.append(str(Path(__file__).parents[2]))
 
 from tests.benchmarks.answering import answer
 

@@ -8,7 +8,6 @@ second, ratios of single rounds as median and quartiles, and the peak memory of 
 import argparse
 import statistics
 import sys
-from pathlib import Path
 
 from tests.benchmarks.turns import Side, environments, take_turns
 
@@ -26,7 +25,7 @@ SIZES = {
         "steps": 1,
     },
 }
-REFERENCE = Path(__file__).parent / "training_reference.py"
+REFERENCE = ["-m", "tests.benchmarks.training_reference"]
 OURS = [sys.executable, "-m", "tests.benchmarks.training_ours"]
 
 
@@ -46,7 +45,7 @@ def main():
 def lines(size, options):
     """Every side in a process of its own, so that each has its own peak of memory."""
     ours, plain = environments(options.threads)
-    reference = [options.reference_python, str(REFERENCE)]
+    reference = [options.reference_python, *REFERENCE]
     sides = [
         (Side("fp32", OURS, ours), workload(size, "fp32")),
         (Side("bf16", OURS, ours), workload(size, "bf16")),

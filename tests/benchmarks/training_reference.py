@@ -1,13 +1,9 @@
-"""The reference's side of `training`: PYTHON_WITH_TRANSFORMERS training_reference.py."""
+"""The reference's side of `training`: PYTHON -m tests.benchmarks.training_reference."""
 
 import resource
-import sys
-from pathlib import Path
 
 import torch
 from transformers import TransfoXLConfig, TransfoXLLMHeadModel
-
-sys.path.append(str(Path(__file__).parents[2]))
 
 from tests.benchmarks.answering import answer
 

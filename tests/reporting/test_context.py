@@ -128,7 +128,7 @@ def test_no_cell_of_the_first_screen_is_left_without_a_word(tmp_path):
 
 
 def test_the_page_begins_with_words(record, tmp_path):
-    shown = replace(present(record, tmp_path, None), figures={})
+    shown = replace(present(record, tmp_path), figures={})
     text = Parsed(render(shown.page())).text
     words = text.index("How much context do these models use?")
     assert words < text.index("Not resolved") < text.index("Loss by context")
@@ -145,7 +145,7 @@ def test_every_text_of_the_page_is_escaped(record, tmp_path):
     missing = (*group.missing, Missing(measure=evil, reason=evil))
     group = group.model_copy(update={"view": view, "missing": missing})
     named = named.model_copy(update={"groups": (group,), "command": evil})
-    page = render(replace(present(named, tmp_path, None), figures={}).page())
+    page = render(replace(present(named, tmp_path), figures={}).page())
     assert page.count("<script") == 1, "its own"
     assert evil in Parsed(page).text
 

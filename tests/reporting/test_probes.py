@@ -76,7 +76,7 @@ def test_files_that_are_written(tmp_path):
 def test_every_text_of_the_page_is_escaped(tmp_path):
     evil = Missing(measure="<script>x", reason="<script>y")
     result = XL.model_copy(update={"model": "<script>XL", "missing": (evil,)})
-    shown = present(record(results=(result,), command="<script>z"), tmp_path, None)
+    shown = present(record(results=(result,), command="<script>z"), tmp_path)
     page = render(replace(shown, figures={}).page())
     assert page.count("<script") == 1, "its own"
     assert page.count("&lt;script&gt;") > 4
