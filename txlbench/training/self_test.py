@@ -206,9 +206,8 @@ def _trained(
     rows: int,
 ) -> dict[str, Tensor]:
     """Losses of the first `rows` streams and all gradients of their sum, in float64, by name."""
-    torch.manual_seed(
-        2
-    )  # for one mask of attention dropout, whose first streams are those of fewer
+    # One mask of attention dropout for all paths, whose first streams are those of fewer.
+    torch.manual_seed(2)
     with products(precision), autocast(precision, shape.device):
         hidden_BTD, _ = model(tokens_BT[:, :-1], state)
         losses_BT = model.losses(hidden_BTD, tokens_BT[:, 1:])[:rows]
