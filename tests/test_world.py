@@ -36,7 +36,9 @@ def started(folder, size):
         )
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=[pytest.mark.full, pytest.mark.alone])])
+@pytest.mark.full
+@pytest.mark.alone
+@pytest.mark.parametrize("size", [2, 4])
 def test_processes_that_share_a_training_are_as_one(tmp_path, size):
     processes = list(started(tmp_path, size))
     outputs = [process.communicate(timeout=300)[0] for process in processes]

@@ -78,6 +78,7 @@ def test_losses_are_those_of_each_context_fed_alone(typed, models):
         assert alone.item() == pytest.approx(float(kept.losses[c, t]), abs=1e-5)
 
 
+@pytest.mark.full
 def test_bf16_is_said_with_its_difference(typed, models):
     status, _, errors = typed(
         "recl", "--models", f"hf:{models / 'llama'}", "--corpus", models / "text.txt",

@@ -163,6 +163,7 @@ def test_loss_files_need_neither_torch_nor_mlflow():
     assert not loaded & {"torch", "mlflow", "pandas", "ray"}
 
 
+@pytest.mark.full
 def test_as_a_process():
     status, output, _ = call("recl", "--models", "a.npz")
     assert status == 0

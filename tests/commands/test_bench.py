@@ -31,6 +31,7 @@ def test_every_work_is_done_and_measured(work):
     assert share is None if work == "context_losses" else 0 < share < 1
 
 
+@pytest.mark.full
 def test_what_is_left_and_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "workloads", lambda _: iter([TINY["generate"]]))
     seen = []

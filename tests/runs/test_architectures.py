@@ -50,7 +50,10 @@ def test_they_stand_in_one_table_with_our_own():
     assert again.started == []
 
 
-@pytest.mark.parametrize(("name", "stop"), [("llama", kill), ("qwen3_next", interrupt)])
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    [("llama", kill), pytest.param("qwen3_next", interrupt, marks=pytest.mark.full)],
+)
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(name, stop):
     dropout = {"model.config": {**TINY[name], "attention_dropout": 0.3}}
     resets = {"train.memory_reset": 0.4} if name == "llama" else {}

@@ -134,6 +134,7 @@ class Desk:
         )
 
 
+@pytest.mark.full
 def test_a_run_whose_directory_is_not_seen_comes_back_as_if_trained_in_it():
     """The text is sent along if there is none with the same bytes."""
     write_spec()

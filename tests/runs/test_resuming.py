@@ -57,7 +57,7 @@ STOPS = {
 
 
 @pytest.mark.parametrize("stop", [interrupt, kill])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.full)])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, stop, precision):
     """With dropout, memory, resets and weight averages; all files equal to the bit."""
     write_text(folder / "mine.txt", words=90)

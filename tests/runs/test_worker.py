@@ -108,6 +108,7 @@ def started():
     worker.process.communicate()
 
 
+@pytest.mark.full
 def test_a_run_saves_when_asked_and_stops_with_a_checkpoint_when_its_parent_is_gone(started):
     """SIGUSR1, twice; then the end of the pipe, all that it learns of a parent that was killed."""
     started.wait_until(lambda: started.logged(0))

@@ -114,6 +114,7 @@ def measured(random, truth, tokens=1000):
     return list(exponents("a", means[1:], Start(means[0], float(truth[0] + truth[1]))))
 
 
+@pytest.mark.full
 def test_intervals_cover_the_truth_at_their_rate():
     truth = curve(31)
 

@@ -78,6 +78,7 @@ def measured(random, curve, contexts=CONTEXTS, tokens=1000):
     return power_law("a", contexts, Means.of(one, resampling_of(one)).array[0])
 
 
+@pytest.mark.full
 def test_intervals_cover_the_truth_at_their_rate():
     farther = (ALPHA / 800) ** BETA - (ALPHA / 3200) ** BETA
 

@@ -99,7 +99,7 @@ def test_too_few_tokens():
         group_report(stopping_at_300(tokens=700), TERMS)
 
 
-@pytest.mark.parametrize("spacing", [1, 16])
+@pytest.mark.parametrize("spacing", [pytest.param(1, marks=pytest.mark.full), 16])
 def test_four_models_take_seconds(spacing):
     """4 models, 2,000 tokens, 16 contexts, 3 shares: under 3 s of one core in the worst case,
     in which every walk goes to the end."""

@@ -35,7 +35,7 @@ RECORDS: dict[str, Callable[[int], Finding]] = {
 }
 QUICK = [
     *((verb, 1, DOUBLE) for verb in RECORDS if verb != "context"),
-    *((verb, 18, SINGLE) for verb in ("ablate", "recl")),
+    ("recl", 18, SINGLE),
 ]
 ALL = itertools.product(("ablate", *RECORDS), (1, 2, 6, 18), (SINGLE, DOUBLE))
 REST = [pytest.param(*case, marks=pytest.mark.full) for case in ALL if case not in QUICK]
