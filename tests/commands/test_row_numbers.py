@@ -28,6 +28,13 @@ OTHERS = [
     {"train.average_from": 0.0},
     {"train.average_from": 0.0, "train.recurrence": False, "train.loss": "half"},
     {"train.memory_reset": 0.5, "train.memory_reset_from": 0.0},
+    {"model.memory": "compressive"},
+    {
+        "model.encoding": "rope",
+        "evaluate.clamp_len": None,
+        "evaluate.rope_scaling": "yarn",
+        "evaluate.rope_factor": 4.0,
+    },
 ]
 BYTES = [*ATTENDING, *OTHERS]
 LEVELS = [

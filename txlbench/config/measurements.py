@@ -159,14 +159,14 @@ def evaluation_clamp(config: Settings) -> int | None:
 def rope_scaling(config: Settings, keys: int) -> RopeScaling | None:
     """How rotary positions are scaled where a query sees up to so many keys; None for not at all.
 
-    By keys over those met in training, unless the factor is given.
+    Only beyond the keys met in training; by keys over those, unless the factor is given.
     """
     train, asked = segments_of(config), config.evaluate
     if asked.rope_scaling is None:
         return None
     trained = train.memory if config.model.same_length else train.tgt_len + train.memory
-    factor = asked.rope_factor or max(1.0, keys / trained)
-    if factor == 1.0:
+    factor = asked.rope_factor or keys / trained
+    if keys <= trained or factor == 1.0:
         return None
     return RopeScaling(kind=asked.rope_scaling, factor=factor, trained=trained)
 

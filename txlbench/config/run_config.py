@@ -136,7 +136,7 @@ class EvaluateConfig(Section):
             sliding window.
         rope_scaling: of encoding rope at longer attention lengths than trained: pi (position
             interpolation), ntk or yarn; null for positions as trained.
-        rope_factor: its factor; default attention length over keys met in training, at least 1.
+        rope_factor: its factor there, at least 1; default attention length over keys met.
         sinks: of the keys of each attention length, those that are the first of the stream;
             default as trained.
         tolerance: nats within which a shorter attention length counts as equal to the best.
