@@ -124,6 +124,13 @@ def test_a_class_that_fails_is_refused_in_one_line(tmp_path, scores, why):
         found(tmp_path, body)
 
 
+def test_a_table_of_the_wrong_type_is_told_as_that(tmp_path):
+    body = "    def distance_table(self, layer, shared):\n        return 3\n"
+    why = r"TypeError: distance_table\(\) gave 3, which is no DistanceTable; mend the plug-in"
+    with pytest.raises(UserError, match=why):
+        found(tmp_path, body)
+
+
 def test_templates_have_at_most_forty_lines():
     sizes = {name: len(text.splitlines()) for name, text in templates()}
     assert sizes.keys() == {"slope.py", "mingru.py", "fading.py", "counting.py"}

@@ -17,6 +17,7 @@ from txlbench.models.kernels.cpu import AttentionDropout, fused_attention, proje
 from txlbench.models.kernels.cuda import SMALLEST_HEAD, PositionDropout, flexible_attention
 from txlbench.models.mask import Mask
 from txlbench.models.positions.encoding import Encoding, ScoreTerms
+from txlbench.models.positions.tables import DistanceTable
 from txlbench.records.schema import AttentionPath
 
 Kernel = Callable[[Tensor, Tensor, ScoreTerms, Mask], Tensor]
@@ -62,6 +63,8 @@ class Scoring:
     @property
     def terms(self) -> ScoreTerms:
         table = self.encoding.distance_table(self.layer, self.shared)
+        if not isinstance(table, DistanceTable | None):
+            raise TypeError(f"distance_table() gave {table!r:.80}, which is no DistanceTable")
         return self.encoding.terms(self.layer, table)._replace(decay_HBS=self.decay_HBS)
 
     def scores(self, query_HBTK: Tensor, key_HBSK: Tensor) -> Tensor:
