@@ -1,5 +1,6 @@
 """`txlbench figures`, as a user types it."""
 
+import shutil
 from pathlib import Path
 
 import click
@@ -44,6 +45,23 @@ def test_one_experiment_by_its_directory(laboratory: Laboratory) -> None:
     assert figures("results/a")[0] == 0
     assert not other.table("csv").exists()
     assert "txlbench figures results/a" in Path("results/a/table.md").read_text()
+
+
+def test_numbers_are_not_replaced_where_the_runs_are_gone(laboratory: Laboratory) -> None:
+    directory = laboratory.finished(name="a", seeds=[1])
+    figures()
+    shutil.rmtree(directory.runs_directory)
+    before = {path: path.read_bytes() for path in directory.path.rglob("*") if path.is_file()}
+    for verb in ("figures", "report"):
+        found = CliRunner().invoke(cli, [verb, "a"], standalone_mode=False)
+        assert found.return_value == 1
+        assert found.stderr == (
+            "results/a: not rebuilt: results/a/runs: no run of results/a/spec.yaml is there, while "
+            "results/a/table.json has numbers; restore the runs, or delete results/a/table.json\n"
+        )
+    assert before == {p: p.read_bytes() for p in directory.path.rglob("*") if p.is_file()}
+    directory.table("json").unlink()
+    assert figures()[0] == 0
 
 
 def test_figures_for_a_paper(laboratory: Laboratory) -> None:

@@ -64,6 +64,12 @@ def test_teacher_forcing_draws_every_token_again(folder, kind):
         assert generate_text(prompt).ids == list(each.ids)
 
 
+def test_the_record_has_the_number_format_unless_it_is_fp32(folder):
+    request = asked()
+    assert "precision" not in draw_samples(request).content
+    assert draw_samples(replace(request, precision="bf16")).content["precision"] == "bf16"
+
+
 def test_losses_are_those_of_one_pass_over_all(folder):
     request = asked(mem_len=40)
     (made, _) = draw_samples(request).samples

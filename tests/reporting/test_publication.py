@@ -2,6 +2,7 @@
 every table, figure and page again."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,68 @@ def test_originals_are_not_replaced(experiment, tmp_path):
     with pytest.raises(UserError, match=r"weights, so .*small is no copy; choose another folder"):
         copy_records([other], [], tmp_path / "results")
     assert files(tmp_path / "results") == before
+
+
+def contents(folder):
+    """Of every file, and whether the folder is there at all."""
+    return folder.exists(), {name: path.read_bytes() for name, path in files(folder).items()}
+
+
+@pytest.mark.parametrize("gone", ["one", "all"])
+def test_published_runs_are_not_lost_where_the_source_lacks_them(experiment, tmp_path, gone):
+    published([experiment], [], tmp_path / "out")
+    before = contents(tmp_path / "out")
+    first = sorted((tmp_path / "out/small/runs").iterdir())[0].name
+    shutil.rmtree(experiment.runs_directory / (first if gone == "one" else ""))
+    count, more = (1, ";") if gone == "one" else (5, ", .* and 2 more;")
+    refusal = rf"small: {count} published runs that .* be lost: {first}{more} restore them in .*"
+    with pytest.raises(UserError, match=refusal + "/out/small/runs first$"):
+        copy_records([experiment], [], tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("name", ["summary.json", "status.json", "metrics.jsonl"])
+def test_a_damaged_record_leaves_the_folder_as_it_was(experiment, tmp_path, name):
+    published([experiment], [], tmp_path / "out")
+    before = contents(tmp_path / "out")
+    run = sorted((tmp_path / "out/small/runs").iterdir())[-1].name
+    (experiment.runs_directory / run / name).write_text("{\n")
+    for folder, found in ((tmp_path / "out", before), (tmp_path / "fresh", (False, {}))):
+        with pytest.raises(UserError, match=rf"{run}/{name}.*; nothing was published"):
+            copy_records([experiment], [], folder)
+        assert contents(folder) == found
+    assert {path.name for path in tmp_path.iterdir()} == {"results", "out"}
+
+
+def test_a_disk_that_refuses_leaves_the_folder_as_it_was(experiment, tmp_path, monkeypatch):
+    published([experiment], [], tmp_path / "out")
+    before = contents(tmp_path / "out")
+    experiment.add_commands(["another"])
+    rename = Path.rename
+
+    def refuse(path, target):
+        if path.name == "spec.yaml" and path.parent.parent.name == "new":
+            raise OSError("full")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(OSError, match="full"):
+        copy_records([experiment], [], tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+
+
+def test_two_results_of_one_name_are_refused_and_one_named_twice_is_one(experiment, tmp_path):
+    other = Laboratory(tmp_path / "other").finished(seeds=[1])
+    with pytest.raises(UserError, match=r"both would be .*out/small; publish them into two"):
+        copy_records([experiment, other], [], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert published([experiment, experiment], [], tmp_path / "out")
+
+
+def test_no_result_is_published_into_a_result(experiment, tmp_path):
+    other = Laboratory(tmp_path / "other").experiment(name="other").path
+    before = files(tmp_path)
+    for folder in (experiment.path, experiment.path / "figures", other):
+        with pytest.raises(UserError, match="is a result or lies in one; choose another folder"):
+            copy_records([experiment], [], folder)
+    assert files(tmp_path) == before

@@ -25,6 +25,12 @@ def test_a_line_for_each_sample():
     )
 
 
+def test_the_number_format_is_told_where_it_is_not_fp32():
+    (_, drawn, _) = samples.explanations(record(precision="bf16"))
+    assert drawn.endswith("at temperature 1, mem_len 16, in bf16.")
+    assert RECORD.precision is None, "files of before have none"
+
+
 def test_tokens_that_differ_are_warned_of():
     assert RECORD.warnings == ("1 tokens differ from those that teacher forcing draws (rounding?)",)
     same = RECORD.samples[:1]

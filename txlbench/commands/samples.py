@@ -108,6 +108,7 @@ def draw_samples(request: SamplesRequest) -> SamplesRecord:
         _sample(writer, context, ids, seed, is_words)
         for context, ids, seed in _continued(request, writer, contexts)
     ]
+    precision = {} if request.precision == "fp32" else {"precision": request.precision}
     return SamplesRecord(
         schema=SamplesRecord.SCHEMA,
         commit=current_commit(),
@@ -121,6 +122,7 @@ def draw_samples(request: SamplesRequest) -> SamplesRecord:
         mem_len=writer.mem_len,
         unit=text.units[0] if text else ref.capabilities.units[0],
         samples=tuple(made),
+        **precision,
     )
 
 

@@ -41,6 +41,8 @@ class SamplesRecord(Finding):
         seed: of the places, and with the number of the sample of its draws.
         mem_len: cached states; None where the newest tokens were read anew for each, and of models
             of transformers, which cache all.
+        precision: number format of the model, or of the keys and values that it keeps, where that
+            is not fp32.
         unit: bpc or ppl, in which losses are shown.
     """
 
@@ -53,6 +55,7 @@ class SamplesRecord(Finding):
     temperature: Positive
     seed: int
     mem_len: int | None
+    precision: str | None = None
     unit: str
     samples: Annotated[tuple[SampledText, ...], Field(min_length=1)]
 

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txlbench.files import write_text
+from txlbench.errors import UserError
+from txlbench.files import read_json, write_text
 from txlbench.records.experiment_directory import ExperimentDirectory
 from txlbench.reporting.compare import comparisons
 from txlbench.reporting.experiment_results import Results, read_results
@@ -135,9 +136,10 @@ def report(
         choice: of the tables for people; the CSV has every column.
 
     Raises:
-        UserError: if the experiment's own file cannot be read.
+        UserError: if the experiment's own file cannot be read, or see `_refuse_emptiness`.
     """
     results = read_results(directory)
+    _refuse_emptiness(directory, results)
     provenance = Provenance.of(results, command)
     table = build_table(results, provenance, choice)
     tables = _write_tables(directory, results, provenance, table)
@@ -151,8 +153,28 @@ def report(
 def write_page(directory: ExperimentDirectory, command: str) -> tuple[str, ...]:
     """Writes the page of an experiment only; what is damaged of its runs, in one line each."""
     results = read_results(directory)
+    _refuse_emptiness(directory, results)
     _write_page(directory, results, Provenance.of(results, command))
     return tuple(dict.fromkeys(run.error for run in results.runs if run.is_damaged))
+
+
+def _refuse_emptiness(directory: ExperimentDirectory, results: Results) -> None:
+    """Tables that hold numbers are not replaced by empty ones because the runs are gone.
+
+    Raises:
+        UserError: if no run of the experiment file is there, while table.json has measured ones.
+    """
+    path = directory.table("json")
+    if any(run.directory.path.exists() for run in results.runs) or not path.is_file():
+        return
+    table = read_json(path)
+    rows = table.get("rows") if isinstance(table, dict) else None
+    if any(isinstance(row, dict) and row.get("n") for row in rows or ()):
+        raise UserError(
+            f"{directory.runs_directory}: no run of {directory.spec_file} is there, while {path} "
+            "has numbers",
+            f"restore the runs, or delete {path}",
+        )
 
 
 def _write_page(directory: ExperimentDirectory, results: Results, provenance: Provenance) -> None:

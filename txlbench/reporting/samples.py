@@ -53,9 +53,10 @@ def explanations(record: SamplesRecord) -> Iterator[str]:
         )
     likeliest = "all tokens" if record.top_k is None else f"the {record.top_k} likeliest tokens"
     memory = "" if record.mem_len is None else f", mem_len {record.mem_len:,}"
+    precision = "" if record.precision is None else f", in {record.precision}"
     yield (
         f"{record.tokens:,} tokens each, drawn one by one from {likeliest}, renormalised, at "
-        f"temperature {record.temperature:g}{memory}."
+        f"temperature {record.temperature:g}{memory}{precision}."
     )
     yield (
         "Losses: of sample and reference given the context, by teacher forcing. Agreeing: tokens "
