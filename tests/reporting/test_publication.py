@@ -124,8 +124,10 @@ def test_published_runs_are_not_lost_where_the_source_lacks_them(experiment, tmp
     before = contents(tmp_path / "out")
     first = sorted((tmp_path / "out/small/runs").iterdir())[0].name
     shutil.rmtree(experiment.runs_directory / (first if gone == "one" else ""))
-    count, more = (1, ";") if gone == "one" else (5, ", .* and 2 more;")
-    refusal = rf"small: {count} published runs that .* be lost: {first}{more} restore them in .*"
+    count, more = (
+        ("1 published run", ";") if gone == "one" else ("5 published runs", ", .* and 2 more;")
+    )
+    refusal = rf"small: {count} that .* be lost: {first}{more} restore them in .*"
     with pytest.raises(UserError, match=refusal + "/out/small/runs first$"):
         copy_records([experiment], [], tmp_path / "out")
     assert contents(tmp_path / "out") == before

@@ -101,8 +101,8 @@ def _refuse_losses(
     if lost:
         more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
         raise UserError(
-            f"{copy.path}: {len(lost)} published runs that {source.path} has no results of would "
-            f"be lost: {', '.join(lost[:MOST_NAMED])}{more}",
+            f"{copy.path}: {len(lost)} published run{'s' * (len(lost) > 1)} that "
+            f"{source.path} has no results of would be lost: {', '.join(lost[:MOST_NAMED])}{more}",
             f"restore them in {source.path}, or delete {copy.runs_directory} first",
         )
 
