@@ -8,7 +8,7 @@ import pytest
 
 from tests.reporting.laboratory import Laboratory, quality
 from txlbench.records.experiment_directory import ExperimentDirectory
-from txlbench.records.schema import RunState
+from txlbench.records.schema import Facts, RunState
 from txlbench.reporting.compare import comparisons, headline
 from txlbench.reporting.comparison import Comparison
 from txlbench.reporting.experiment_results import read_results
@@ -208,3 +208,27 @@ def test_tables_hold_the_comparison(laboratory):
     assert rows["poor"]["bpc_best_difference"] == pytest.approx(pair["difference"])
     assert rows["poor"]["bpc_best_difference_resolved"] is True
     assert "| \\*2.7" in directory.table("md").read_text()
+
+
+def test_a_lost_checksum_is_no_other_text(laboratory):
+    directory = Grid(laboratory).finish()
+    for line, _, run in laboratory.runs(directory):
+        if line.label == "good":
+            run.write_facts(Facts())
+    assert best(directory).pair("good", "fair").verdict == "resolved"
+
+
+def test_the_headline_says_only_of_rows_that_are_not_compared_that_they_are_not(laboratory):
+    directory = Grid(laboratory, seeds=[1]).finish()
+    for line, _, run in laboratory.runs(directory):
+        if line.label == "poor":
+            facts = run.read_facts()
+            corpus = facts.corpus.model_copy(update={"checksum": "def456"})
+            run.write_facts(facts.model_copy(update={"corpus": corpus}))
+    found = best(directory)
+    refused = [pair for pair in found.pairs if pair.verdict == "not compared"]
+    assert all("poor" in pair.labels for pair in refused)
+    assert found.headline.endswith(
+        "is not compared with poor: they were measured on different texts."
+    )
+    assert "fair" not in found.headline.partition("not compared")[2]

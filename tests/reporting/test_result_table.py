@@ -250,7 +250,7 @@ def test_the_footer_says_how_and_whence(laboratory: Laboratory) -> None:
 def test_the_footer_says_which_positions_half_loss_scores(laboratory: Laboratory) -> None:
     said = "Positions of each segment that init scores: "
     table = table_of(laboratory.finished(seeds=[1]))
-    assert f"{said}1 to 16 (xl, xl, no memory); 9 to 16 (absolute)." in table.footer
+    assert f"{said}1 to 16 (xl; xl, no memory); 9 to 16 (absolute)." in table.footer
     rows = [{"label": "half", "set": {"train.loss": "half"}}]
     table = table_of(laboratory.finished(seeds=[1], rows=rows, name="half"))
     assert f"{said}1 to 16, of which 9 on are trained (half)." in table.footer

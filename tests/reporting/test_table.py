@@ -8,6 +8,7 @@ import pytest
 from txlbench.reporting.table import (
     Column,
     Table,
+    enumerated,
     escape_latex,
     latex,
     markdown,
@@ -75,3 +76,10 @@ def test_plain_text_is_aligned() -> None:
     lines = plain_text(TABLE).split("\n")
     assert lines[1] == "-----------  ---------"
     assert lines[2] == "a|b          1.0 ± 0.1"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [(["XL", "RoPE"], "XL, RoPE"), (["XL, memory", "XL"], "XL, memory; XL")]
+)
+def test_names_with_commas_are_divided_otherwise(names, text):
+    assert enumerated(names) == text

@@ -121,6 +121,12 @@ def test_a_run_on_an_edited_text_is_to_be_trained_anew(folder):
     assert snapshot(folder) == before
 
 
+def test_what_the_unprepared_text_decides_is_a_question_mark():
+    """A vocabulary of words is known only then, and with it the parameters."""
+    write_spec({"corpus.level": "word"})
+    assert re.search(r"training +\? +\d", dry_run())
+
+
 def test_texts_of_their_own_for_each_split_are_told_too(folder):
     for name in ("valid.txt", "test.txt"):
         write_text(folder / name, seed=3)

@@ -72,8 +72,8 @@ def plan_table(described: PlanRecord) -> Table:
         Column("id", tuple(run.id for run in runs), rank=6),
         Column("state", tuple(str(run.state) for run in runs)),
         Column("needs", tuple(str(run.need) for run in runs)),
-        _numbers(described, "parameters", 1, lambda run: compact(run.parameters)),
-        _numbers(described, "targets", 3, lambda run: compact(run.train_tokens)),
+        _numbers(described, "parameters", 1, lambda run: _count(run.parameters)),
+        _numbers(described, "targets", 3, lambda run: _count(run.train_tokens)),
         _numbers(described, "FLOPs", 2, lambda run: _flops(run.train_flops)),
         _numbers(described, "FLOPs, evaluation", 5, lambda run: _flops(run.evaluation_flops)),
         _numbers(described, "memory fp32", 1, lambda run: _memory(run, "fp32")),
@@ -97,6 +97,10 @@ def _numbers(
 def _first_accelerators(described: PlanRecord) -> list[str]:
     named = (run.accelerators for run in described.runs if run.accelerators)
     return [each.name for each in next(named, ())]
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else compact(number)
 
 
 def _flops(number: int | None) -> str:

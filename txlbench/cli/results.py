@@ -218,7 +218,7 @@ def _publish_copies(
     copies, paths = copy_records(experiments, findings, folder)
     whole = [_rebuild(path, partial(publish_finding, path)) for path in paths]
     whole += [_rebuild(each.path, partial(publish_experiment, each)) for each in copies]
-    click.echo(write_index(folder))
+    click.echo(write_index(folder, is_dated=False))
     return ExitStatus.DONE if all(whole) else ExitStatus.RUN_FAILED
 
 

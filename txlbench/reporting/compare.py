@@ -106,8 +106,7 @@ def _why_not(one: RunResult, other: RunResult, measure: str) -> str:
     a, b = _record(one, measure), _record(other, measure)
     if one.config.corpus.resolved_level != other.config.corpus.resolved_level:
         return "their tokens are of different kinds"
-    texts = {run.facts.corpus.checksum or run.config.corpus.name for run in (one, other)}
-    if len(texts) > 1:
+    if not _is_same_text(one, other):
         return "they were measured on different texts"
     if a.measurement.split != b.measurement.split:
         return f"scored on {a.measurement.split} and on {b.measurement.split}"
@@ -118,6 +117,14 @@ def _why_not(one: RunResult, other: RunResult, measure: str) -> str:
     else:  # records of earlier versions: what the choice of tokens follows from
         is_same = _choice(a) == _choice(b)
     return "" if is_same else f"scored on different {a.tokens:,} tokens of {a.measurement.split}"
+
+
+def _is_same_text(one: RunResult, other: RunResult) -> bool:
+    """By checksum where both have it, else by name: a lost `facts.json` is no other text."""
+    checksums = [run.facts.corpus.checksum for run in (one, other)]
+    if all(checksums):
+        return checksums[0] == checksums[1]
+    return one.config.corpus.name == other.config.corpus.name
 
 
 def _choice(record: EvaluationRecord) -> tuple[object, ...]:

@@ -1,13 +1,13 @@
 """What a comparison of rows has shown: each pair's difference and verdict, in numbers and words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from txlbench.config.base import shown
 from txlbench.reporting.paired import LEVEL
-from txlbench.reporting.table import EMPTY, Column, Table
+from txlbench.reporting.table import EMPTY, Column, Table, enumerated
 
 Verdict = Literal["resolved", "not resolved", "one seed", "not compared"]
 MOST_NAMED = 3
@@ -77,6 +77,11 @@ class Comparison(BaseModel):
         """The pair of two rows; None if one of them is not compared at all."""
         return next((pair for pair in self.pairs if pair.labels == {one, other}), None)
 
+    def has(self, one: str, other: str) -> bool:
+        """Whether the two rows are compared, with a difference."""
+        pair = self.pair(one, other)
+        return pair is not None and pair.difference is not None
+
     @property
     def tested(self) -> int:
         """Pairs that were tested, which Holm's correction counts."""
@@ -121,27 +126,38 @@ class Comparison(BaseModel):
         first, mean = self.rows[0], f"{shown(self.means[0], self.unit)} {self.unit} {self.measure}"
         if len(self.rows) == 1:
             return f"{first} is the only row with results: {mean}."
-        pairs = [found for label in self.rows[1:] if (found := self.pair(first, label))]
-        nearest = min(pairs, key=_nearness)
-        if self.winner == first:
+        every = [found for label in self.rows[1:] if (found := self.pair(first, label))]
+        pairs = [pair for pair in every if pair.verdict != "not compared"]
+        nearest = min(pairs, key=_nearness, default=None)
+        if nearest is not None and self.winner == first:
             whom = f"each of the {len(pairs)} other rows, the nearest, " if len(pairs) > 1 else ""
             holm_over = f", Holm over {self.tested} pairs" if self.tested > 1 else ""
             amount = self.amount(nearest).removesuffix(")")
             return f"{first} ({mean}) beats {whom}{nearest.higher}, by {amount}{holm_over})."
-        said = f"{first} has the lowest loss ({mean}), but "
+        doubts = [*self._open(first, pairs, nearest), *_refused(first, every)]
+        return f"{first} has the lowest loss ({mean}), but {'; '.join(doubts)}."
+
+    def _open(self, first: str, pairs: Sequence[Pair], nearest: Pair | None) -> Iterator[str]:
+        """Which of the rows that are compared with it the first one does not beat."""
         open_ = [pair for pair in pairs if pair.verdict != "resolved" or pair.lower != first]
-        names = [_other(pair, first) for pair in open_]
-        if nearest.verdict == "not compared":
-            said += f"is not compared with {_listed(names)}: {nearest.reason}"
-        elif nearest.verdict == "one seed":
-            said += (
+        if nearest is None or not open_:
+            return
+        if nearest.verdict == "one seed":
+            yield (
                 f"with one seed no row is said to win: {_other(nearest, first)} is higher by "
                 f"{self.amount(nearest)}"
             )
-        else:
-            said += f"does not beat {_listed(names)}: {self.amount(nearest)}"
-            said += f", {self.outcome(nearest)}" if nearest.verdict == "not resolved" else ""
-        return f"{said}."
+            return
+        text = f"does not beat {_listed([_other(pair, first) for pair in open_])}: "
+        text += self.amount(nearest)
+        yield text + (f", {self.outcome(nearest)}" if nearest.verdict == "not resolved" else "")
+
+
+def _refused(first: str, pairs: Sequence[Pair]) -> Iterator[str]:
+    """With which rows the first one is not compared, by reason."""
+    for reason in dict.fromkeys(pair.reason for pair in pairs if pair.verdict == "not compared"):
+        names = [_other(pair, first) for pair in pairs if pair.reason == reason]
+        yield f"is not compared with {_listed(names)}: {reason}"
 
 
 def _nearness(pair: Pair) -> tuple[bool, float]:
@@ -155,7 +171,9 @@ def _other(pair: Pair, label: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMED + 1:
-        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+        return f"{enumerated(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+    if any("," in name for name in names):
+        return enumerated(names)
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
@@ -202,7 +220,7 @@ def explained(found: Mapping[tuple[str, str], Comparison], reference: str) -> li
         lines.append("One seed: training variation is not covered, so no difference is resolved.")
     left_out = dict.fromkeys(name for each in found.values() for name in each.left_out)
     if left_out and every:
-        lines.append(f"Not compared: {', '.join(left_out)}.")
+        lines.append(f"Not compared: {enumerated(left_out)}.")
     refused = {pair.reason: pair for pair in every if pair.reason}
     lines += [f"{p.lower} and {p.higher} are not compared: {p.reason}." for p in refused.values()]
     return lines

@@ -12,7 +12,7 @@ from txlbench.records.context_schema import (
     Missing,
 )
 from txlbench.reporting.recl import full_source, length
-from txlbench.reporting.table import EMPTY, Column, Table
+from txlbench.reporting.table import EMPTY, Column, Table, enumerated
 
 Lines = Sequence[tuple[ContextGroup, str]]
 """A line of a table: a model in its group."""
@@ -161,7 +161,7 @@ def explanations(record: ContextRecord) -> Iterator[str]:
 
 def missing_line(missing: Missing, place: str = "") -> str:
     """A measure, and why it is not available."""
-    models = f" of {', '.join(missing.models)}" if missing.models else place
+    models = f" of {enumerated(missing.models)}" if missing.models else place
     return f"{missing.measure}{models}: {NOT_AVAILABLE}: {missing.reason}"
 
 

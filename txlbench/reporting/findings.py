@@ -54,7 +54,7 @@ from txlbench.reporting.pages import finding_words
 from txlbench.reporting.pages.page import Answer, Page, PagePart, render, tables_of
 from txlbench.reporting.pages.pictures import picture
 from txlbench.reporting.pages.result_index import refresh_index
-from txlbench.reporting.table import Table, latex, markdown, plain_text
+from txlbench.reporting.table import Table, enumerated, latex, markdown, plain_text
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _recl(record: ReclRecord, directory: Path) -> Presentation:
     palette = model_palette(record.models, directory)
     figures = {"recl_gain": recl_curves.draw_gains, "recl_loss": recl_curves.draw_losses}
     return Presentation(
-        title=f"RECL of {', '.join(record.models)}",
+        title=f"RECL of {enumerated(record.models)}",
         heading="How far back do these models use context?",
         lead=finding_words.recl_lead(record),
         answers=finding_words.recl_answers(record),
@@ -290,7 +290,7 @@ def _context(record: ContextRecord, directory: Path) -> Presentation:
         of_recl = _recl(record.recl, directory)
         tables, figures = (*tables, *of_recl.tables), figures | dict(of_recl.figures)
     return Presentation(
-        title=f"Context of {', '.join(record.models)}",
+        title=f"Context of {enumerated(record.models)}",
         heading="How much context do these models use?",
         lead=context_page.context_lead(record),
         answers=context_page.context_answers(record),
@@ -305,7 +305,7 @@ def _context(record: ContextRecord, directory: Path) -> Presentation:
 def _probe(record: ProbeRecord, directory: Path) -> Presentation:
     palette = model_palette(record.models, directory)
     return Presentation(
-        title=f"Probes of {', '.join(record.models)}",
+        title=f"Probes of {enumerated(record.models)}",
         heading="What do these models do with far context?",
         lead="Each model was read once more over changed inputs. In brackets: 95 % intervals.",
         answers=probes.probe_answers(record),
@@ -375,7 +375,7 @@ def _truth(record: TruthRecord, directory: Path) -> Presentation:
 def _speed(record: SpeedRecord, directory: Path) -> Presentation:
     palette = model_palette((line.model for line in record.results), directory)
     return Presentation(
-        title=f"Speed of {', '.join(record.models)}",
+        title=f"Speed of {enumerated(record.models)}",
         heading="How much faster is reading with cached state than a sliding window?",
         lead=f"{speed.machine_of(record)}, {record.precision}, batch {record.batch_size}; "
         f"medians of {record.rounds} timings, quartiles in brackets.",

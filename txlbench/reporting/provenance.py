@@ -8,6 +8,7 @@ from txlbench.config.measurements import attention_lengths
 from txlbench.records.schema import EvaluationRecord, Facts
 from txlbench.reporting.experiment_results import Results, RunResult
 from txlbench.reporting.rows import DID_NOT_TRAIN, TableRow, memories_differ
+from txlbench.reporting.table import enumerated
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,10 @@ def _tuned(rows: Sequence[TableRow]) -> list[str]:
         said.setdefault(f"seed {each.seed}, {each.trials} trials: {ranges}", []).append(label)
     left = [row.label for row in rows if not row.line.tuned]
     lines = [
-        f"Tuned for the lowest loss on valid, each row by itself ({', '.join(labels)}), {text}."
+        f"Tuned for the lowest loss on valid, each row by itself ({enumerated(labels)}), {text}."
         for text, labels in said.items()
     ]
-    return [*lines, f"Not tuned: {', '.join(left)}."] if tuned and left else lines
+    return [*lines, f"Not tuned: {enumerated(left)}."] if tuned and left else lines
 
 
 def _predictors(rows: Sequence[TableRow]) -> list[str]:
@@ -149,7 +150,7 @@ def _positions(rows: Sequence[TableRow]) -> list[str]:
             labels.setdefault(text, []).append(row.label)
     if not any(run.untrained_positions for row in rows for run in row.scored):
         return []
-    parts = [f"{text} ({', '.join(names)})" for text, names in labels.items()]
+    parts = [f"{text} ({enumerated(names)})" for text, names in labels.items()]
     return [f"Positions of each segment that init scores: {'; '.join(parts)}."]
 
 

@@ -33,6 +33,7 @@ from txlbench.reporting.result_table import TableChoice, build_table, table_fram
 from txlbench.reporting.rows import best_loss, build_rows
 from txlbench.reporting.table import (
     Table,
+    enumerated,
     for_terminal,
     latex,
     markdown,
@@ -73,7 +74,7 @@ def _figures(results: Results) -> Iterator[tuple[str, Callable[[], Drawing | Non
     shown, reason = _readable(results)
     missing = [cut(each, scaled(7)) for each in shown.left_out(unit_of(results))]
     more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-    left_out = f"Not shown: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
+    left_out = f"Not shown: {enumerated(missing[:MOST_NAMED])}{more}" if missing else ""
     for name, draw in FIGURES.items():
         note = reason if name == "learning_curves" else f"{left_out} {reason}"
         yield name, partial(draw, shown, palette), note.strip()

@@ -3,7 +3,7 @@
 import re
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 EMPTY = ""
@@ -60,6 +60,12 @@ class Table:
     @property
     def rows(self) -> list[list[str]]:
         return [list(cells) for cells in zip(*(c.cells for c in self.columns), strict=True)]
+
+
+def enumerated(names: Iterable[str]) -> str:
+    """The names one after another, divided by semicolons where one of them has a comma itself."""
+    found = list(names)
+    return ("; " if any("," in name for name in found) else ", ").join(found)
 
 
 def compact(count: int | None) -> str:
@@ -123,7 +129,7 @@ def _notes_below(labels: Sequence[str], texts: Sequence[str]) -> list[str]:
     for label, text in zip(labels, texts, strict=True):
         about.setdefault(text, []).append(label)
     return [
-        f"{'All rows' if len(named) == len(labels) > 1 else ', '.join(named)}: {text}"
+        f"{'All rows' if len(named) == len(labels) > 1 else enumerated(named)}: {text}"
         for text, named in about.items()
         if text
     ]

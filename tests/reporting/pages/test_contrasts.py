@@ -90,3 +90,20 @@ def test_a_grid_is_compared_as_rows_are(laboratory, seeds):
         "without recurrence",
     ]
     assert [list(alike) for _, alike in found["train.recurrence"]] == [["yes", "no"]] * 2
+
+
+def test_what_the_table_does_not_compare_is_no_contrast(laboratory):
+    directory = laboratory.experiment(rows=rows_of(*LOSSES), seeds=[1])
+    for line, config, run in laboratory.runs(directory):
+        laboratory.finish(run, config, line)
+        if line.label.startswith("xl False"):
+            facts = run.read_facts()
+            corpus = facts.corpus.model_copy(update={"checksum": "def456"})
+            run.write_facts(facts.model_copy(update={"corpus": corpus}))
+    results = read_results(directory)
+    compared = {measure: found for (_, measure), found in comparisons(results).items()}
+    found = setting_remarks(results, build_rows(results), compared)
+    said = {remark.name: remark.sentences for remark in found}
+    (sentence,) = said["Recurrence: yes instead of no"]
+    assert "encoding xl" not in sentence
+    assert said["Encoding"][1].startswith("Without recurrence: shaw ")

@@ -144,3 +144,65 @@ def test_it_is_written_with_figures_and_listed(laboratory):
     assert 'href="small/report.html"' in index
     assert parsed.names["description"].startswith("Lowest loss: xl")
     assert "Lowest loss: xl, 2." in index
+
+
+def stuck(laboratory, *labels, **changes):
+    """An experiment with one seed, of whose rows those with `labels` stay at the unigram level."""
+    directory = laboratory.experiment(seeds=[1], **changes)
+    for line, config, run in laboratory.runs(directory):
+        level = 3.5 if line.label in labels else quality(config)
+        laboratory.finish(run, config, line, loss=lambda _, v=level: v)
+    return directory
+
+
+def test_nothing_is_said_of_losses_where_no_row_trained(laboratory):
+    page = page_of(stuck(laboratory, "xl", "xl, no memory", "absolute"))
+    assert "3 of 3 runs finished; 3 of 3 rows did not train" in page.lead
+    assert remarks(page) == {
+        "Did not train": "xl; xl, no memory; absolute: no better than a unigram model, so their "
+        "losses are not compared."
+    }
+    assert page.summary.startswith("Did not train: ")
+
+
+def test_what_did_not_train_is_named_and_not_compared(laboratory):
+    page = page_of(stuck(laboratory, "xl, no memory"))
+    assert "; 1 of 3 rows did not train" in page.lead
+    found = remarks(page)
+    assert found["Did not train"].startswith("xl, no memory: no better than a unigram model")
+    assert all("no memory" not in text for name, text in found.items() if name != "Did not train")
+    assert not any(name.startswith("Recurrence") for name in found)
+
+
+def test_a_finding_mostly_of_other_models_stands_elsewhere(laboratory):
+    directory = laboratory.finished(seeds=[1])
+    run = laboratory.runs(directory)[0][2]
+    finding = directory.path.parent / "recl-1"
+    write_record(finding, groups=(("XL", "LSTM", "Vanilla"),))
+    path, record = finding / "recl.json", read_json(finding / "recl.json")
+    record["models"]["XL"]["path"] = str(run.losses / "abc.npz")
+    write_json(path, record)
+    assert parts_about(directory, [run.id]) == []
+    assert list(experiments_of(path)) == []
+    record["models"]["LSTM"]["path"] = str(run.losses / "def.npz")
+    write_json(path, record)
+    assert len(parts_about(directory, [run.id])) == 1
+    del record["models"]["LSTM"]["path"]
+    record["models"]["LSTM"] |= {"path": None}
+    record["models"]["XL"] |= {"path": None, "reference": "small/xl"}
+    write_json(path, record)
+    assert len(parts_about(directory, [run.id])) == 1
+
+
+def test_rows_of_another_text_are_left_out_of_words_as_of_the_table(laboratory):
+    directory = laboratory.finished(seeds=[1])
+    *_, (_, _, run) = laboratory.runs(directory)
+    facts = run.read_facts()
+    corpus = facts.corpus.model_copy(update={"checksum": "def456"})
+    run.write_facts(facts.model_copy(update={"corpus": corpus}))
+    found = remarks(page_of(directory))
+    assert "absolute" not in found["Lowest loss"]
+    assert (
+        "xl and absolute are not compared: they were measured on different texts"
+        in (found["Not resolved"])
+    )

@@ -1,5 +1,6 @@
 """The index of results: it lists our pages, and never takes another program's place."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,20 @@ def test_a_place_that_cannot_be_written_stops_nobody(results):
     (results / "index.html").mkdir()
     refresh_index(results)
     assert (results / "index.html").is_dir()
+
+
+def test_pages_of_one_folder_have_names_of_their_own(results):
+    write_page(results / "quick/recl.html")
+    text = Parsed(write_index(results).read_text()).text
+    assert "quick: recl" in text
+
+
+def test_published_ones_tell_no_dates_and_come_out_the_same(results):
+    path = write_index(results)
+    assert "written (UTC)" in Parsed(path.read_text()).text
+    text = write_index(results, is_dated=False).read_text()
+    assert "written (UTC)" not in Parsed(text).text
+    for page in results.glob("*/*.html"):
+        os.utime(page, (1e9, 1e9))
+    refresh_index(results)
+    assert path.read_text() == text

@@ -8,7 +8,7 @@ from txlbench.reporting.comparison import Comparison, Pair
 from txlbench.reporting.experiment_results import Results
 from txlbench.reporting.pages.page import Remark
 from txlbench.reporting.result_table import flat_settings
-from txlbench.reporting.rows import LOSSES, TableRow, best_loss
+from txlbench.reporting.rows import TableRow, best_loss
 from txlbench.reporting.table import compact
 
 MOST_SENTENCES = 4
@@ -41,14 +41,15 @@ class Contrast:
     beside: str = ""
 
     def shift(self, measure: str) -> float:
-        """The mean of the row less that of the reference, on shared seeds where they are paired."""
+        """The mean of the row less that of the reference, on the seeds that both have."""
         pair = self._pair(measure)
-        if pair is not None and pair.difference is not None:
-            return pair.difference if pair.higher == self.row.label else -pair.difference
-        one, other = (row.mean(LOSSES[measure]) for row in (self.row, self.reference))
-        assert one is not None
-        assert other is not None
-        return one.mean - other.mean
+        assert pair is not None
+        assert pair.difference is not None
+        return pair.difference if pair.higher == self.row.label else -pair.difference
+
+    def is_known(self, measure: str) -> bool:
+        """Whether the two are compared by the measure, as they are in the result table."""
+        return self.compared[measure].has(self.row.label, self.reference.label)
 
     @property
     def scores_the_same_positions(self) -> bool:
@@ -79,9 +80,9 @@ def setting_remarks(results: Results, rows: Sequence[TableRow], compared: Compar
     Those of two values come first, as they are said the most plainly.
 
     Args:
-        rows: what is compared: rows with numbers in one unit.
+        rows: what is compared: rows that trained, with numbers in one unit.
     """
-    found = contrasts(results, rows)
+    found = _compared(contrasts(results, rows), compared)
     ordered = sorted(found.items(), key=lambda item: not _has_two_values(item[1]))
     return [
         (_two_values if _has_two_values(groups) else _ranked)(key, groups, compared)
@@ -112,6 +113,31 @@ def contrasts(results: Results, rows: Sequence[TableRow]) -> dict[str, list[tupl
         if several:
             found[key] = [(_beside(rest, several), alike) for rest, alike in several.items()]
     return found
+
+
+def _compared(
+    found: Mapping[str, list[tuple[str, Alike]]], compared: Compared
+) -> dict[str, list[tuple[str, Alike]]]:
+    """Of each group the best row that is compared with others, and these: what the table holds."""
+    kept = {
+        key: [(beside, each) for beside, alike in groups if (each := _with_best(alike, compared))]
+        for key, groups in found.items()
+    }
+    return {key: groups for key, groups in kept.items() if groups}
+
+
+def _with_best(alike: Alike, compared: Compared) -> Alike:
+    """The first row, in order of loss, that some others are compared with, and those."""
+    order = compared["best"].rows
+    for row in sorted(alike.values(), key=lambda row: order.index(row.label)):
+        found = {
+            value: other
+            for value, other in alike.items()
+            if other is row or Contrast(other, row, compared).is_known("best")
+        }
+        if len(found) > 1:
+            return found
+    return {}
 
 
 def _given(results: Results, row: TableRow) -> dict[str, str]:
@@ -163,7 +189,7 @@ def _two_values(key: str, groups: Sequence[tuple[str, Alike]], compared: Compare
         old, new = new, old
     pairs = [Contrast(alike[new], alike[old], compared, beside) for beside, alike in groups]
     sentence = _capital(_changes(pairs, "best"))
-    if all(pair.scores_the_same_positions for pair in pairs):
+    if all(pair.scores_the_same_positions and pair.is_known("init") for pair in pairs):
         sentence += f"; in the regime of training (init) {_changes(pairs, 'init')}"
     sentences = [f"{sentence}."]
     counts = {(compact(pair.row.targets), compact(pair.reference.targets)) for pair in pairs}

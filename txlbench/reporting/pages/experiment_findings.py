@@ -46,16 +46,22 @@ def experiments_of(path: Path) -> Iterator[ExperimentDirectory]:
 
 
 def _is_about(record: Finding, experiment: str, run_ids: Collection[str]) -> bool:
-    """Whether a model of `record` is a run of the experiment of that name."""
+    """Whether `record` names the experiment, or at least half of its models are runs of it.
+
+    Experiments share runs: two of nine models would bring an answer about seven others.
+    """
     if isinstance(record, TruthRecord):
-        return any(row.run in run_ids for row in record.rows)
-    places = [
-        place
-        for source in getattr(record, "models", {}).values()
-        for place in (source.reference, getattr(source, "path", None) or "")
-    ]
-    parts = {part for place in places for part in Path(place).parts}
-    return bool(parts & set(run_ids)) or any(place.startswith(f"{experiment}/") for place in places)
+        models = [[row.run] for row in record.rows]
+    else:
+        models = [
+            [source.reference, getattr(source, "path", None) or ""]
+            for source in getattr(record, "models", {}).values()
+        ]
+    if any(place.startswith(f"{experiment}/") for places in models for place in places):
+        return True
+    known = set(run_ids)
+    own = sum(any(known & {*Path(place).parts} for place in places) for places in models)
+    return 0 < len(models) <= 2 * own
 
 
 def _part(shown: Presentation, folder: str) -> PagePart:

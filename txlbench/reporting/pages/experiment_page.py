@@ -67,7 +67,10 @@ def experiment_page(
 def _lead(results: Results, rows: Sequence[TableRow]) -> str:
     states = [run.state for run in results.runs]
     done = states.count(RunState.FINISHED)
+    stuck = sum(not row.did_train for row in rows)
     parts = [f"{len(rows)} row{'s' * (len(rows) != 1)}, {done} of {len(states)} runs finished"]
+    if stuck:
+        parts.append(f"{stuck} of {len(rows)} rows did not train")
     corpora = dict.fromkeys(run.config.corpus.name for run in results.runs)
     splits = dict.fromkeys(run.config.evaluate.split for run in results.runs)
     where = f"the {' and '.join(splits)} split of {', '.join(corpora)}"
@@ -80,16 +83,22 @@ def _remarks(results: Results, rows: Sequence[TableRow]) -> Iterator[Remark]:
     found = comparisons(results)
     for unit in units(rows):
         labels = {label for label, _ in results.comparable_in(unit)}
-        compared = [row for row in rows if row.label in labels and row.mean(best_loss)]
+        scored = [row for row in rows if row.label in labels and row.mean(best_loss)]
+        compared = [row for row in scored if row.did_train]
+        if scored and not compared:
+            yield _untrained(scored)
+            continue
         if not compared:
             yield Remark("Loss", (f"Nothing was measured yet in {UNITS[unit]}.",))
             continue
         by_measure = {measure: found[unit, measure] for measure in LOSSES}
-        yield Remark("Lowest loss", (_extremes(compared, unit),))
+        yield Remark("Lowest loss", (_extremes(compared, by_measure["best"]),))
         yield from setting_remarks(results, compared, by_measure)
         yield from _tests(by_measure["best"])
-        if agreement := _agreement(compared):
+        if agreement := _agreement(compared, by_measure["best"]):
             yield Remark("The paper", (agreement,))
+        if stuck := [row for row in rows if row.unit == unit and row.scored and not row.did_train]:
+            yield _untrained(stuck)
     bad = [f"{run.label} (seed {run.config.seed}) {run.state}" for run in results.runs if run.error]
     if bad:
         yield Remark("Did not finish", (f"{_some(bad)}.",))
@@ -107,11 +116,21 @@ def _some(items: Sequence[str]) -> str:
     return f"{'; '.join(items[:MOST_NAMED])}{more}"
 
 
-def _extremes(rows: Sequence[TableRow], unit: str) -> str:
-    """The best row, the next and the last, each at its best attention length."""
+def _untrained(rows: Sequence[TableRow]) -> Remark:
+    """What the table says of these rows, whose losses are no result."""
+    reason = (
+        f"{_some([row.label for row in rows])}: no better than a unigram model, so their losses"
+    )
+    return Remark("Did not train", (f"{reason} are not compared.",))
+
+
+def _extremes(rows: Sequence[TableRow], compared: Comparison) -> str:
+    """The best row, and of those compared with it the next and the last, at their best lengths."""
+    unit = compared.unit
     means = {row.label: row.mean(best_loss) for row in rows}
     known = {label: found for label, found in means.items() if found is not None}
-    first, *others = sorted(known, key=lambda label: known[label].mean)
+    first, *rest = sorted(known, key=lambda label: known[label].mean)
+    others = [label for label in rest if compared.has(first, label)]
     text = f"{first}, {_estimate(known[first], unit)} {unit}"
     for label, word in ((others[:1], "next"), (others[1:][-1:], "last")):
         for each in label:
@@ -133,6 +152,7 @@ def _tests(found: Comparison) -> Iterator[Remark]:
         count = f"{found.tested - len(open_)} of {found.tested}"
         differ = f"{count} pairs of rows differ at p ≤ {LEVEL:g}, after Holm's correction."
         yield Remark("Tested", (found.headline, differ))
+    open_ += [pair for pair in found.pairs if pair.verdict == "not compared"]
     doubts = [f"{found.sentence(pair)}." for pair in open_[:MOST_DOUBTS]]
     if len(open_) > MOST_DOUBTS:
         doubts.append(f"And {len(open_) - MOST_DOUBTS} more pairs.")
@@ -146,7 +166,7 @@ def _tests(found: Comparison) -> Iterator[Remark]:
         yield Remark("Not resolved", tuple(doubts))
 
 
-def _agreement(rows: Sequence[TableRow]) -> str:
+def _agreement(rows: Sequence[TableRow], compared: Comparison) -> str:
     """How many pairs of rows stand in the order of the paper's losses, and which do not."""
     for name in PAPER_LOSSES:
         known = [
@@ -155,7 +175,9 @@ def _agreement(rows: Sequence[TableRow]) -> str:
             if isinstance(value := row.line.paper.get(name), int | float)
             and (mean := row.mean(best_loss))
         ]
-        pairs = [(a, b) for a, b in combinations(known, 2) if a[1] != b[1]]
+        pairs = [
+            (a, b) for a, b in combinations(known, 2) if a[1] != b[1] and compared.has(a[0], b[0])
+        ]
         turned = [(a, b) for a, b in pairs if (a[1] - b[1]) * (a[2] - b[2]) < 0]
         if pairs:
             which = "; ".join(f"{a[0]} and {b[0]}" for a, b in turned)

@@ -151,10 +151,10 @@ def render(page: Page) -> str:
     )
 
 
-def render_index(entries: Sequence[object]) -> str:
-    """A list of pages as HTML; each entry has link, name, kind, title, summary and written."""
+def render_index(entries: Sequence[object], is_dated: bool) -> str:
+    """A list of pages as HTML; each entry has link, label, kind, title, summary and written."""
     template = _environment().get_template("index.html")
-    return template.render(entries=entries, generator=GENERATOR)
+    return template.render(entries=entries, is_dated=is_dated, generator=GENERATOR)
 
 
 def _anchors(titles: Iterable[str]) -> list[str]:

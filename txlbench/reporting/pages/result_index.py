@@ -15,6 +15,8 @@ from txlbench.reporting.pages.page import GENERATOR, render_index
 NAME = "index.html"
 PAGES = ("report.html", *(f"{Path(name).stem}.html" for name in FINDINGS))
 """What pages are called in the folder of a result."""
+DATED = "dated"
+"""The name, in an index's head, of whether it tells when pages were written."""
 HEAD_BYTES = 20_000
 """Characters of a page in which its head ends."""
 
@@ -35,6 +37,11 @@ class IndexEntry:
     title: str
     summary: str
     written: str
+
+    @property
+    def label(self) -> str:
+        """The folder, and where the page is no experiment's, what was measured there."""
+        return self.name if self.link.endswith(PAGES[0]) else f"{self.name}: {self.kind}"
 
 
 class Head(HTMLParser):
@@ -92,16 +99,23 @@ def index_folders(directories: Sequence[Path]) -> list[Path]:
     return [path for path in found if any(entries(path))]
 
 
-def write_index(folder: Path) -> Path:
+def write_index(folder: Path, is_dated: bool | None = None) -> Path:
     """Writes the index of `folder`.
+
+    Args:
+        is_dated: whether it tells when pages were written, by default as the one that is there
+            does; published ones do not, so that they come out the same again.
 
     Raises:
         UserError: if there is an index.html that some other program wrote.
     """
     path = folder / NAME
-    if path.exists() and not read_head(path).is_own:
+    head = read_head(path) if path.exists() else None
+    if head is not None and not head.is_own:
         raise UserError(f"{path}: is not an index of results", "move it, or give another folder")
-    write_text(path, render_index(list(entries(folder))))
+    if is_dated is None:
+        is_dated = head is None or head.values.get(DATED) != "no"
+    write_text(path, render_index(list(entries(folder)), is_dated))
     return path
 
 
