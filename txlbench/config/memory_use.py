@@ -31,7 +31,7 @@ TILE_BYTES = 2**22
 of the kernels."""
 PADDING = 96
 
-PROCESS = {"cpu": 340 * 10**6, "cuda": 600 * 10**6}
+PROCESS = {"cpu": 270 * 10**6, "cuda": 600 * 10**6}
 """What a training process holds besides tensors: Python and PyTorch, or a CUDA context."""
 BASELINE = 250 * 10**6
 """The part of the process that is there before a model is built (not growth)."""

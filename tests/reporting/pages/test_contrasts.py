@@ -55,6 +55,23 @@ def test_two_values_are_compared_where_nothing_else_differs(laboratory):
     assert second.endswith(f"absolute +{best_at_16 / LN2:.3f}.")
 
 
+def test_of_many_pairs_the_smallest_and_the_largest_difference_are_said(laboratory):
+    rows = [
+        {"label": f"{memory} {lr}", "set": {"train.recurrence": memory, "train.lr": lr}}
+        for memory in (True, False)
+        for lr in (1e-3, 2e-3, 3e-3, 4e-3)
+    ]
+    (sentence,) = remarks(laboratory, rows)["Recurrence: yes instead of no"]
+    gain = f"{0.1 / LN2:.3f}"
+    assert sentence.startswith(f"Lowers the loss by {gain} to {gain} bpc in 4 of 4 pairs; in ")
+
+
+def test_no_difference_has_no_sign(laboratory):
+    rows = [{"label": f"{lr}", "set": {"train.lr": lr}} for lr in (1e-3, 2e-3)]
+    ((sentence,),) = remarks(laboratory, rows).values()
+    assert sentence.startswith("Lowers the loss by 0.000 ")
+
+
 def test_init_is_left_out_where_other_positions_are_scored(laboratory):
     rows = rows_of(("absolute", False)) + rows_of(("absolute", False), loss="half")
     (sentence, *_) = remarks(laboratory, rows)["Loss: half instead of full"]

@@ -14,6 +14,8 @@ from txlbench.reporting.table import compact
 MOST_SENTENCES = 4
 """Sentences about one setting; the table has the rest."""
 MOST_VALUES = 6
+MOST_PAIRS = 3
+"""Pairs of rows whose differences are said one by one; of more the smallest and the largest."""
 YES, NO = "yes", "no"
 
 Alike = dict[str, TableRow]
@@ -61,14 +63,15 @@ class Contrast:
         ]
         return len(set(found)) == 1
 
-    def size(self, measure: str, sign: int) -> str:
-        """The shift times `sign`, with its interval, and whether it is resolved."""
-        pair, unit = self._pair(measure), self.row.unit
-        text = shown(sign * self.shift(measure), unit)
+    def size(self, measure: str, sign: int, unit: str = "") -> str:
+        """The shift times `sign` in `unit`, with its interval, and whether it is resolved."""
+        pair = self._pair(measure)
+        text = shown(sign * self.shift(measure) + 0.0, self.row.unit)  # no minus before zero
         if pair is None or pair.half_width is None:
-            return text
+            return f"{text}{unit}"
         doubts = {"not resolved": ", not resolved", "one seed": " over tokens"}
-        return f"{text} ± {shown(pair.half_width, unit)}{doubts.get(pair.verdict, '')}"
+        half_width = shown(pair.half_width, self.row.unit)
+        return f"{text} ± {half_width}{unit}{doubts.get(pair.verdict, '')}"
 
     def _pair(self, measure: str) -> Pair | None:
         return self.compared[measure].pair(self.row.label, self.reference.label)
@@ -204,14 +207,18 @@ def _changes(pairs: Sequence[Contrast], measure: str) -> str:
     parts = []
     for verb, sign in (("lowers", -1), ("raises", 1)):
         alike = [pair for pair in pairs if (pair.shift(measure) > 0) == (sign > 0)]
-        sizes = [
-            f"{pair.size(measure, sign)} {pair.row.unit}{f' ({pair.beside})' * bool(pair.beside)}"
-            for pair in alike
-        ]
-        more = len(sizes) - MOST_VALUES
-        kept = sizes[:MOST_VALUES] + [f"{more} more such"] * (more > 0)
-        if sizes:
-            parts.append(f"{verb} the loss by {' and '.join(kept)}")
+        if len(alike) > MOST_PAIRS:
+            sizes = sorted(abs(pair.shift(measure)) for pair in alike)
+            least, most = (shown(size, alike[0].row.unit) for size in (sizes[0], sizes[-1]))
+            found = f"{least} to {most} {alike[0].row.unit} in {len(alike)} of {len(pairs)} pairs"
+        else:
+            found = " and ".join(
+                f"{pair.size(measure, sign, f' {pair.row.unit}')}"
+                f"{f' ({pair.beside})' * bool(pair.beside)}"
+                for pair in alike
+            )
+        if alike:
+            parts.append(f"{verb} the loss by {found}")
     return ", and ".join(parts)
 
 
